@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Directories whose entries lie in the inode: 4 bytes with the parent's number, then entries in the
+ * rest of i_block, then more in the attribute system.data. "." and ".." have no entries.
+ *
+ * Cookies: 1 behind ".", 2 behind "..", then COOKIE_BASE + the place of the next entry, the two
+ * areas counted as one.
+ *
+ * Locks: none. Callers: lookup.c, iterate.c.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/byteorder.h"
+#include "dir/dir.h"
+
+#define COOKIE_BASE  16
+#define PARENT_BYTES 4
+
+/* The two areas of entries. */
+struct areas {
+    struct inline_data data;
+    uint32_t parent;
+    struct {
+        const uint8_t *start;
+        size_t size;
+    } area[2];
+};
+
+static int areas_open(const struct inode *dir, struct areas *areas)
+{
+    int error = inode_read_inline(dir, &areas->data);
+
+    if (error != 0)
+        return error;
+    areas->parent = le32_at(areas->data.head);
+    areas->area[0].start = areas->data.head + PARENT_BYTES;
+    areas->area[0].size = areas->data.head_bytes - PARENT_BYTES;
+    areas->area[1].start = areas->data.tail;
+    areas->area[1].size = areas->data.tail_bytes;
+    return 0;
+}
+
+int dir_inline_lookup(const struct inode *dir, const struct dir_name *name, uint32_t *ino)
+{
+    struct areas areas;
+    const char *reason;
+    int result = areas_open(dir, &areas);
+
+    if (result != 0)
+        return result;
+    if (name->length == 1 && name->bytes[0] == '.') {
+        *ino = dir->ino;
+        result = 1;
+    } else if (name->length == 2 && memcmp(name->bytes, "..", 2) == 0) {
+        *ino = areas.parent;
+        result = 1;
+    }
+    for (unsigned int i = 0; result == 0 && i < ARRAY_LENGTH(areas.area); i++) {
+        result = dir_search_area(dir, areas.area[i].start, areas.area[i].size, name, ino, &reason);
+        if (result < 0)
+            dir_corrupt(dir, 0, reason);
+    }
+    buffer_put(areas.data.buffer);
+    return result > 0 ? 0 : result == 0 ? -ENOENT : result;
+}
+
+static bool visit_dots(const struct inode *dir, uint32_t parent, uint64_t cookie, dir_visitor visit,
+                       void *context)
+{
+    struct dirent_view entry = {.ino = dir->ino, .name_length = 1, .name = ".", .type = DT_DIR};
+
+    if (cookie == 0 && !visit(context, &entry, 1))
+        return false;
+    entry.ino = parent;
+    entry.name = "..";
+    entry.name_length = 2;
+    return cookie >= 2 || visit(context, &entry, 2);
+}
+
+int dir_inline_iterate(const struct inode *dir, uint64_t cookie, dir_visitor visit, void *context)
+{
+    struct areas areas;
+    uint64_t place = COOKIE_BASE;
+    int result = areas_open(dir, &areas);
+
+    if (result != 0)
+        return result;
+    bool goes_on = visit_dots(dir, areas.parent, cookie, visit, context);
+    for (unsigned int i = 0; goes_on && i < ARRAY_LENGTH(areas.area); i++) {
+        size_t size = areas.area[i].size;
+        struct dirent_view entry;
+
+        for (size_t offset = 0; goes_on && offset < size; offset += entry.record_bytes) {
+            const char *reason = dirent_read(&dir->volume->sb, areas.area[i].start, size, offset,
+                                             false, &entry);
+
+            if (reason != NULL) {
+                result = dir_corrupt(dir, 0, reason);
+                break;
+            }
+            if (entry.ino != 0 && place + offset >= cookie)
+                goes_on = visit(context, &entry, place + offset + entry.record_bytes);
+        }
+        place += size;
+    }
+    buffer_put(areas.data.buffer);
+    return goes_on ? result : 0;
+}
