@@ -68,9 +68,9 @@ int uext4_stat(struct uext4_inode *public, struct uext4_stat *stat)
         .direct_memory_alignment = limits->memory_alignment,
         .direct_offset_alignment = limits->offset_alignment,
     };
-    /* As kernel ext4: with inline data beyond i_block, one sector at least. */
-    if (inode_is_inline(inode) && stat->allocated_sectors == 0 && fields->size > 0)
-        stat->allocated_sectors = (fields->size + 511) / 512;
+    /* Kernel ext4 counts the inline data of a regular file as sectors, beside its blocks. */
+    if (inode_is_inline(inode) && S_ISREG(fields->mode))
+        stat->allocated_sectors += (fields->size + 511) / 512;
     return 0;
 }
 
