@@ -8,9 +8,9 @@ FUZZ_TIME ?= 600
 
 # Tools that build, libraries that are linked, and what tests and the demo use.
 PACKAGES := gcc clang meson ninja-build pkg-config make binutils \
-            libfuse3-dev fuse3 liburing-dev libisal-dev libutf8proc-dev libfdisk-dev libblkid-dev \
+            libfuse3-dev fuse3 liburing-dev libisal-dev libutf8proc-dev libblkid-dev \
             libjansson-dev libcmocka-dev \
-            e2fsprogs util-linux mount xfsprogs python3 attr acl fio clang-format clang-tidy \
+            e2fsprogs util-linux mount fdisk zstd strace xfsprogs python3 attr acl fio clang-format clang-tidy \
             libclang-rt-14-dev
 
 .DEFAULT_GOAL := help
