@@ -375,6 +375,8 @@ struct uext4_recovery {
     uint32_t transactions;
     uint64_t blocks_written;
     uint64_t blocks_revoked;
+    bool had_damage;               /* damaged blocks were left out; the file system is marked for
+                                      a full check */
     uint32_t pending_fast_commit_blocks; /* found, and left as they are */
     uint32_t orphan_list_head;           /* orphans found, and left as they are */
     bool has_orphan_file_entries;

@@ -14,6 +14,7 @@
 
 #define CHECKSUM_TYPE_CRC32C   1
 #define FLAG_UNSIGNED_HASH     0x2
+#define STATE_HAS_ERRORS       0x2
 #define REV0_INODE_BYTES       128
 #define FIRST_INO_MIN          11
 #define BLOCK_BITS_MIN         10
@@ -159,11 +160,13 @@ bool superblock_checksum_matches(const void *raw)
            le32_get(disk->checksum);
 }
 
-void superblock_clear_needs_recovery(void *raw)
+void superblock_mark_recovered(void *raw, bool has_errors)
 {
     struct disk_superblock *disk = raw;
 
     disk->incompat = le32_make(le32_get(disk->incompat) & ~(uint32_t)FEATURE_INCOMPAT_RECOVER);
+    if (has_errors)
+        disk->state = le16_make(le16_get(disk->state) | STATE_HAS_ERRORS);
     if ((le32_get(disk->ro_compat) & FEATURE_RO_COMPAT_METADATA_CSUM) != 0)
         disk->checksum =
             le32_make(crc32c(UINT32_MAX, raw, offsetof(struct disk_superblock, checksum)));

@@ -152,8 +152,11 @@ bool superblock_checksum_matches(const void *raw);
  */
 const char *superblock_parse(const void *raw, uint64_t device_bytes, struct superblock *result);
 
-/* Clears needs_recovery in raw bytes and brings their checksum up to date. */
-void superblock_clear_needs_recovery(void *raw);
+/*
+ * Clears needs_recovery in raw bytes, sets the error state if something was lost (so that e2fsck
+ * looks at everything), and brings the checksum up to date.
+ */
+void superblock_mark_recovered(void *raw, bool has_errors);
 
 /*
  * Writes the names of features that this version cannot read to `names`, separated by spaces,

@@ -17,7 +17,7 @@
 #include "fs/fs.h"
 
 /* Clears needs_recovery in the superblock as it is on the disk after the replay. */
-static int mark_recovered(const struct volume *volume)
+static int mark_recovered(const struct volume *volume, bool has_errors)
 {
     uint8_t raw[SUPERBLOCK_BYTES];
     int error = device_read(volume->device, raw, sizeof(raw), SUPERBLOCK_OFFSET_BYTES);
@@ -28,7 +28,7 @@ static int mark_recovered(const struct volume *volume)
         log_error(volume->log, "the journal has replaced the superblock with something else");
         return -EUCLEAN;
     }
-    superblock_clear_needs_recovery(raw);
+    superblock_mark_recovered(raw, has_errors);
     error = device_write(volume->device, raw, sizeof(raw), SUPERBLOCK_OFFSET_BYTES, 0);
     return error != 0 ? error : device_flush(volume->device);
 }
@@ -59,7 +59,11 @@ static int replay_home(const struct volume *volume, const struct journal_locatio
         report->transactions = replay->transactions;
         report->blocks_written = replay->entry_count;
         report->blocks_revoked = replay->revoked_blocks;
-        error = mark_recovered(volume);
+        report->had_damage = replay->had_bad_blocks;
+        if (replay->had_bad_blocks)
+            log_warning(volume->log, "some blocks of the journal are damaged and were left out: "
+                                     "the file system wants e2fsck");
+        error = mark_recovered(volume, replay->had_bad_blocks);
     }
     journal_replay_free(replay);
     return error;
