@@ -66,13 +66,18 @@ int dir_inline_lookup(const struct inode *dir, const struct dir_name *name, uint
     return result > 0 ? 0 : result == 0 ? -ENOENT : result;
 }
 
+/* A parent out of range is left out and gives *error. */
 static bool visit_dots(const struct inode *dir, uint32_t parent, uint64_t cookie, dir_visitor visit,
-                       void *context)
+                       void *context, int *error)
 {
     struct dirent_view entry = {.ino = dir->ino, .name_length = 1, .name = ".", .type = DT_DIR};
 
     if (cookie == 0 && !visit(context, &entry, 1))
         return false;
+    if (parent == 0 || parent > dir->volume->sb.inode_count) {
+        *error = dir_corrupt(dir, 0, "its parent's inode number is out of range");
+        return true;
+    }
     entry.ino = parent;
     entry.name = "..";
     entry.name_length = 2;
@@ -87,7 +92,7 @@ int dir_inline_iterate(const struct inode *dir, uint64_t cookie, dir_visitor vis
 
     if (result != 0)
         return result;
-    bool goes_on = visit_dots(dir, areas.parent, cookie, visit, context);
+    bool goes_on = visit_dots(dir, areas.parent, cookie, visit, context, &result);
     for (unsigned int i = 0; goes_on && i < ARRAY_LENGTH(areas.area); i++) {
         size_t size = areas.area[i].size;
         struct dirent_view entry;

@@ -59,11 +59,12 @@ static int replay_home(const struct volume *volume, const struct journal_locatio
         report->transactions = replay->transactions;
         report->blocks_written = replay->entry_count;
         report->blocks_revoked = replay->revoked_blocks;
-        report->had_damage = replay->had_bad_blocks;
-        if (replay->had_bad_blocks)
-            log_warning(volume->log, "some blocks of the journal are damaged and were left out: "
-                                     "the file system wants e2fsck");
-        error = mark_recovered(volume, replay->had_bad_blocks);
+        /* The journal's own error says that an earlier attempt had damage and was cut short. */
+        report->had_damage = replay->had_bad_blocks || journal_sb.error != 0;
+        if (report->had_damage)
+            log_warning(volume->log, "the journal was damaged or aborted: "
+                                     "the file system is marked for a full check by e2fsck");
+        error = mark_recovered(volume, report->had_damage);
     }
     journal_replay_free(replay);
     return error;
