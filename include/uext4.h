@@ -342,7 +342,8 @@ struct uext4_extent {
 /*
  * The extent that covers `offset`, cut so that it starts there. Neighbours that touch on the disk
  * too are joined. A hole is at most as long as to the next extent or to the largest file. Works
- * on directories and symbolic links too. Returns also -ENXIO (no more extents at or past it).
+ * on directories and symbolic links too. Returns also -ENXIO (no more extents at or past it, though
+ * the file may end in a hole).
  */
 UEXT4_API int uext4_map(struct uext4_inode *inode, uint64_t offset, struct uext4_extent *extent);
 

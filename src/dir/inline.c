@@ -105,7 +105,11 @@ int dir_inline_iterate(const struct inode *dir, uint64_t cookie, dir_visitor vis
                 result = dir_corrupt(dir, 0, reason);
                 break;
             }
-            if (entry.ino != 0 && place + offset >= cookie)
+            if (entry.ino == 0 || place + offset < cookie)
+                continue;
+            if (!dirent_name_is_valid(&entry))
+                result = dir_corrupt(dir, 0, "a name has a slash or a NUL in it");
+            else
                 goes_on = visit(context, &entry, place + offset + entry.record_bytes);
         }
         place += size;

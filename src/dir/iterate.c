@@ -9,24 +9,31 @@
 
 #include "dir/dir.h"
 
-/* Visits the entries of one block from `cookie` on. 1 to go on, 0 when stopped, or -EUCLEAN. */
+/*
+ * Visits the entries of one block from `cookie` on. 1 to go on, 0 when stopped, or -EUCLEAN. An
+ * entry whose name cannot be one is left out.
+ */
 static int visit_block(struct inode *dir, const struct buffer *buffer, uint64_t file_block,
                        uint64_t cookie, dir_visitor visit, void *context)
 {
     const struct superblock *sb = &dir->volume->sb;
     uint64_t start = file_block * sb->block_bytes;
     struct dirent_view entry;
+    int result = 1;
 
     for (size_t offset = 0; offset < sb->block_bytes; offset += entry.record_bytes) {
         const char *reason = dirent_read(sb, buffer->data, sb->block_bytes, offset, false, &entry);
 
         if (reason != NULL)
             return dir_corrupt(dir, file_block, reason);
-        if (entry.ino != 0 && start + offset >= cookie &&
-            !visit(context, &entry, start + offset + entry.record_bytes))
+        if (entry.ino == 0 || start + offset < cookie)
+            continue;
+        if (!dirent_name_is_valid(&entry))
+            result = dir_corrupt(dir, file_block, "a name has a slash or a NUL in it");
+        else if (!visit(context, &entry, start + offset + entry.record_bytes))
             return 0;
     }
-    return 1;
+    return result;
 }
 
 int dir_iterate(struct inode *dir, uint64_t cookie, dir_visitor visit, void *context)
