@@ -43,15 +43,16 @@ static const char usage[] =
     "\n"
     "  -f, --foreground    stay in the foreground, with messages on stderr\n"
     "  -o, --options LIST  mount options, separated by commas; see uext4-mount(8)\n"
-    "      --offset N      the file system begins N bytes into the image; N may end in\n"
-    "                      K, M, G, T or in s (sectors of 512 bytes)\n"
+    "      --offset N      the file system begins N bytes into the image; N may end\n"
+    "                      in K, M, G, T or in s (sectors of 512 bytes)\n"
     "      --partition N   it lies in partition N of the image (1 is the first)\n"
     "      --noload        do not replay the journal\n"
     "  -v, --verbose       say more; twice: still more\n"
     "  -q, --quiet         say errors only\n"
     "      --help          print this text\n"
     "\n"
-    "Unmount with `uext4 umount MOUNTPOINT` or umount(8): both wait until the image is closed.\n";
+    "Unmount with `uext4 umount MOUNTPOINT` or umount(8): both wait until the image\n"
+    "is closed.\n";
 
 enum { OPTION_OFFSET = 256, OPTION_PARTITION, OPTION_NOLOAD, OPTION_HELP };
 

@@ -37,8 +37,8 @@ static const char usage[] =
     "Usage: uext4 umount [OPTIONS] MOUNTPOINT\n"
     "Unmounts, and returns when the image is closed and its lock is gone.\n"
     "\n"
-    "  -l, --lazy   take it out of the tree now, close the image when nobody uses it any more;\n"
-    "               does not wait\n"
+    "  -l, --lazy   take it out of the tree now, and close the image when nobody uses\n"
+    "               it any more; does not wait\n"
     "  -f, --force  end requests that are under way with an error\n"
     "      --help   print this text\n";
 
