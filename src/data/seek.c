@@ -13,7 +13,7 @@ int64_t data_seek(struct inode *inode, uint64_t offset, bool wants_data)
 {
     const struct superblock *sb = &inode->volume->sb;
     uint64_t size = inode->fields.size;
-    uint64_t place = offset;
+    uint64_t place = offset, runs = 0, max_runs = map_max_runs(sb);
 
     if (offset >= size)
         return -ENXIO;
@@ -28,6 +28,8 @@ int64_t data_seek(struct inode *inode, uint64_t offset, bool wants_data)
         if ((mapping.kind == MAPPING_WRITTEN) == wants_data)
             return (int64_t)place;
         place = (mapping.file_block + mapping.length_blocks) << sb->block_bits;
+        if (++runs > max_runs)
+            return map_too_many_runs(inode);
     }
     return wants_data ? -ENXIO : (int64_t)size;
 }

@@ -42,6 +42,12 @@ int dir_get_block(struct inode *dir, uint64_t file_block, struct buffer **buffer
 int dir_get_leaf(struct inode *dir, uint64_t file_block, struct buffer **buffer,
                  uint64_t *hole_blocks) MUST_CHECK;
 
+/*
+ * After so many damaged blocks in a row a search or a reading of a directory ends: one that claims
+ * a whole disk of zeros would take hours.
+ */
+#define DIR_MAX_DAMAGED_RUN 1024
+
 /* Logs a problem in a block and gives -EUCLEAN. */
 int dir_corrupt(const struct inode *dir, uint64_t file_block, const char *reason);
 

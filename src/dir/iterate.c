@@ -38,6 +38,7 @@ static int visit_block(struct inode *dir, const struct buffer *buffer, uint64_t 
 
 int dir_iterate(struct inode *dir, uint64_t cookie, dir_visitor visit, void *context)
 {
+    unsigned int damaged_run = 0;
     int first_error = 0;
 
     if (!inode_is_directory(dir))
@@ -70,6 +71,12 @@ int dir_iterate(struct inode *dir, uint64_t cookie, dir_visitor visit, void *con
         /* A device that fails once is likely to fail for the rest: that can take very long. */
         if (result == -EIO || result == -ENOMEM)
             break;
+        damaged_run = result < 0 ? damaged_run + 1 : 0;
+        if (damaged_run == DIR_MAX_DAMAGED_RUN) {
+            log_error(dir->volume->log, "directory inode %u: not read on from block %llu", dir->ino,
+                      (unsigned long long)file_block);
+            break;
+        }
         file_block += step;
     }
     return first_error;

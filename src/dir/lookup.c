@@ -13,6 +13,7 @@ static int linear_lookup(struct inode *dir, const struct dir_name *name, uint32_
 {
     uint32_t block_bytes = dir->volume->sb.block_bytes;
     int64_t block_count = dir_block_count(dir);
+    unsigned int damaged_run = 0;
     uint64_t step;
     int first_error = 0;
 
@@ -36,6 +37,9 @@ static int linear_lookup(struct inode *dir, const struct dir_name *name, uint32_
             return result;
         if (result < 0 && first_error == 0)
             first_error = result;
+        damaged_run = result < 0 ? damaged_run + 1 : 0;
+        if (damaged_run == DIR_MAX_DAMAGED_RUN)
+            break;
     }
     return first_error != 0 ? first_error : -ENOENT;
 }

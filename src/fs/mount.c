@@ -36,6 +36,7 @@ static int lay_over(struct uext4 *fs, const struct journal_replay *replay)
     uint32_t block_bytes = volume->sb.block_bytes;
     struct overlay_entry *entries = calloc(MAX(replay->entry_count, 1), sizeof(*entries));
     uint8_t raw[SUPERBLOCK_BYTES];
+    char names[512];
 
     if (entries == NULL)
         return -ENOMEM;
@@ -67,6 +68,15 @@ static int lay_over(struct uext4 *fs, const struct journal_replay *replay)
     if (reason != NULL) {
         log_error(volume->log, "superblock, as the journal has it: %s", reason);
         return -EUCLEAN;
+    }
+    if (!fs->options.skip_checksums && !superblock_checksum_matches(raw)) {
+        log_error(volume->log, "superblock, as the journal has it: checksum does not match");
+        return -EBADMSG;
+    }
+    if (superblock_unsupported_features(&volume->sb, names, sizeof(names)) > 0) {
+        log_error(volume->log, "features, as the journal has them, that are not supported: %s",
+                  names);
+        return -EOPNOTSUPP;
     }
     return create_buffers(fs);
 }

@@ -13,6 +13,7 @@
 
 #define FEATURE_NAMES_BYTES 512
 #define MAX_JOURNAL_BLOCKS  UINT32_MAX
+#define MAX_JOURNAL_PIECES  (1u << 18) /* bounds the memory for a journal that claims any size */
 
 static void write_log(void *context, enum log_level level, const char *message)
 {
@@ -126,6 +127,35 @@ bool fs_has_external_journal(const struct superblock *sb)
     return superblock_has_compat(sb, FEATURE_COMPAT_HAS_JOURNAL) && sb->journal_ino == 0;
 }
 
+static int compare_disk_blocks(const void *a, const void *b)
+{
+    const struct journal_extent *left = a, *right = b;
+
+    return (left->disk_block > right->disk_block) - (left->disk_block < right->disk_block);
+}
+
+/* Blocks that stand for many would make the log as long as they like. */
+static int check_no_overlap(const struct inode *inode, const struct journal_extent *extents,
+                            size_t count)
+{
+    struct journal_extent *sorted = malloc(count * sizeof(*sorted));
+    int error = 0;
+
+    if (sorted == NULL)
+        return -ENOMEM;
+    memcpy(sorted, extents, count * sizeof(*sorted));
+    qsort(sorted, count, sizeof(*sorted), compare_disk_blocks);
+    for (size_t i = 1; i < count && error == 0; i++) {
+        if (sorted[i].disk_block - sorted[i - 1].disk_block >= sorted[i - 1].length_blocks)
+            continue;
+        log_error(inode->volume->log, "the journal (inode %u) has block %llu twice", inode->ino,
+                  (unsigned long long)sorted[i].disk_block);
+        error = -EUCLEAN;
+    }
+    free(sorted);
+    return error;
+}
+
 static int collect_extents(struct inode *inode, uint32_t block_count,
                            struct journal_extent **result, size_t *result_count)
 {
@@ -140,6 +170,11 @@ static int collect_extents(struct inode *inode, uint32_t block_count,
         if (error == 0 && mapping.kind != MAPPING_WRITTEN) {
             log_error(inode->volume->log, "the journal (inode %u) has a hole at block %u",
                       inode->ino, block);
+            error = -EUCLEAN;
+        }
+        if (error == 0 && count == MAX_JOURNAL_PIECES) {
+            log_error(inode->volume->log, "the journal (inode %u) lies in more than %u pieces",
+                      inode->ino, MAX_JOURNAL_PIECES);
             error = -EUCLEAN;
         }
         if (error == 0 && count == capacity) {
@@ -161,6 +196,11 @@ static int collect_extents(struct inode *inode, uint32_t block_count,
                                                    .length_blocks = (uint32_t)mapping.length_blocks,
                                                    .disk_block = mapping.disk_block};
         block += (uint32_t)mapping.length_blocks;
+    }
+    int error = check_no_overlap(inode, extents, count);
+    if (error != 0) {
+        free(extents);
+        return error;
     }
     *result = extents;
     *result_count = count;

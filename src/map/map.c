@@ -35,9 +35,17 @@ int map_lookup(struct inode *inode, uint64_t file_block, struct mapping *result)
     return 0;
 }
 
+int map_too_many_runs(const struct inode *inode)
+{
+    log_error(inode->volume->log,
+              "inode %u: its map has more pieces than the file system has room for", inode->ino);
+    return -EUCLEAN;
+}
+
 int map_lookup_joined(struct inode *inode, uint64_t file_block, uint64_t max_blocks,
                       struct mapping *result)
 {
+    uint64_t runs = 0, max_runs = map_max_runs(&inode->volume->sb);
     int error = map_lookup(inode, file_block, result);
 
     if (error != 0)
@@ -55,6 +63,8 @@ int map_lookup_joined(struct inode *inode, uint64_t file_block, uint64_t max_blo
             next.disk_block != result->disk_block + result->length_blocks)
             break;
         result->length_blocks += next.length_blocks;
+        if (++runs > max_runs)
+            return map_too_many_runs(inode);
     }
     result->length_blocks = MIN(result->length_blocks, max_blocks);
     return 0;

@@ -20,10 +20,23 @@ int map_lookup(struct inode *inode, uint64_t file_block, struct mapping *result)
 
 /*
  * As map_lookup, and joined with the mappings that follow it, on the disk too, until it is
- * `max_blocks` long or the neighbour is another run.
+ * `max_blocks` long or the neighbour is another run. -EUCLEAN for a run in too many pieces.
  */
 int map_lookup_joined(struct inode *inode, uint64_t file_block, uint64_t max_blocks,
                       struct mapping *result) MUST_CHECK;
+
+/*
+ * More look-ups than it takes to go from run to run through any sound file: each run is a block of
+ * the file system at least, or a hole beside one or at the edge of an indirect block. A map in
+ * which blocks stand for many would take hours.
+ */
+static inline uint64_t map_max_runs(const struct superblock *sb)
+{
+    return 4 * sb->block_count + 1024;
+}
+
+/* Logs that a file has more runs than that and gives -EUCLEAN. */
+int map_too_many_runs(const struct inode *inode);
 
 /* ---- Shared by the files of this folder ------------------------------------------------------ */
 

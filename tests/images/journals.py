@@ -6,20 +6,13 @@ but the superblock's and the journal's. A read-only mount must show what the rec
 and leave every byte of the image as it was. Environment: UEXT4_BIN, UEXT4_LIST (the liblist program),
 UEXT4_IMAGES.
 """
-import hashlib
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
+from image_tools import block_hash, block_size, changed_blocks, journal_blocks, run
 from shared_images import Tap, Unpacked
-
-
-def run(*command):
-    """Runs a program. Gives its exit code, standard output and standard error."""
-    done = subprocess.run(command, capture_output=True, timeout=120)
-    return done.returncode, done.stdout, done.stderr.decode(errors='replace')
 
 
 def expectations(path):
@@ -31,49 +24,6 @@ def expectations(path):
     return result
 
 
-def data_chunks(file, chunk_bytes):
-    """The numbers of the chunks of an open file that are not holes."""
-    end, place = os.fstat(file.fileno()).st_size, 0
-    chunks = set()
-    while place < end:
-        try:
-            start = os.lseek(file.fileno(), place, os.SEEK_DATA)
-        except OSError:
-            break
-        place = os.lseek(file.fileno(), start, os.SEEK_HOLE)
-        chunks.update(range(start // chunk_bytes, (place - 1) // chunk_bytes + 1))
-    return chunks
-
-
-def changed_blocks(before, after, block_bytes):
-    """The numbers of the blocks in which two files differ. Holes are zeros."""
-    changed = []
-    with open(before, 'rb') as old, open(after, 'rb') as new:
-        if os.fstat(old.fileno()).st_size != os.fstat(new.fileno()).st_size:
-            raise RuntimeError('the size of the image was changed')
-        for chunk in sorted(data_chunks(old, 65536) | data_chunks(new, 65536)):
-            one = os.pread(old.fileno(), 65536, chunk * 65536)
-            two = os.pread(new.fileno(), 65536, chunk * 65536)
-            if one == two:
-                continue
-            changed += [(chunk * 65536 + place) // block_bytes
-                        for place in range(0, len(one), block_bytes)
-                        if one[place:place + block_bytes] != two[place:place + block_bytes]]
-    return changed
-
-
-def block_hash(path, block, block_bytes):
-    """The hash of one block."""
-    with open(path, 'rb') as file:
-        return hashlib.sha256(os.pread(file.fileno(), block_bytes, block * block_bytes)).hexdigest()
-
-
-def journal_blocks(image):
-    """The blocks of the journal's inode, as debugfs tells them."""
-    _, out, _ = run('debugfs', '-R', 'blocks <8>', image)
-    return {int(number) for number in out.split()}
-
-
 def compare_blocks(source, image, block_bytes, expected, journal):
     """What differs from a right replay."""
     super_block = 1024 // block_bytes
@@ -82,12 +32,6 @@ def compare_blocks(source, image, block_bytes, expected, journal):
     return problems + ['block %d was changed' % block
                        for block in changed_blocks(source, image, block_bytes)
                        if block not in expected and block not in journal and block != super_block]
-
-
-def block_size(image):
-    """The block size of a file system, from its superblock."""
-    with open(image, 'rb') as file:
-        return 1024 << int.from_bytes(os.pread(file.fileno(), 4, 1024 + 24), 'little')
 
 
 def is_external(image):
