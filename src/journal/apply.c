@@ -51,8 +51,8 @@ static int copy_run(const struct journal_location *location,
         error = device_read(location->device, buffer + i * block_bytes, part * block_bytes,
                             entries[i].source_block * block_bytes);
         if (error != 0) {
-            log_error(location->log, "journal: cannot read disk block %llu: error %d",
-                      (unsigned long long)entries[i].source_block, -error);
+            log_error(location->log, "journal: cannot read disk block %llu: %s",
+                      (unsigned long long)entries[i].source_block, strerrordesc_np(-error));
             return error;
         }
     }
@@ -62,8 +62,8 @@ static int copy_run(const struct journal_location *location,
     error = device_write(location->device, buffer, count * block_bytes,
                          entries[0].disk_block * block_bytes, 0);
     if (error != 0)
-        log_error(location->log, "journal: cannot replay %zu blocks from disk block %llu: error %d",
-                  count, (unsigned long long)entries[0].disk_block, -error);
+        log_error(location->log, "journal: cannot replay %zu blocks from disk block %llu: %s",
+                  count, (unsigned long long)entries[0].disk_block, strerrordesc_np(-error));
     return error;
 }
 
@@ -98,7 +98,8 @@ static int mark_empty(const struct journal_location *location, const struct jour
     journal_superblock_mark_empty(raw, replay->next_sequence, new_error, has_checksum);
     error = device_write(location->device, raw, sizeof(raw), offset, DEVICE_FUA);
     if (error != 0)
-        log_error(location->log, "journal: cannot write its superblock: error %d", -error);
+        log_error(location->log, "journal: cannot write its superblock: %s",
+                  strerrordesc_np(-error));
     return error;
 }
 

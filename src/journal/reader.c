@@ -54,8 +54,8 @@ static int fill(struct journal_reader *reader, uint32_t journal_block)
         error = device_read(location->device, reader->buffer, location->block_bytes, offset);
     }
     if (error != 0) {
-        log_error(location->log, "journal: cannot read its block %u (disk block %llu): error %d",
-                  journal_block, (unsigned long long)disk_block, -error);
+        log_error(location->log, "journal: cannot read its block %u (disk block %llu): %s",
+                  journal_block, (unsigned long long)disk_block, strerrordesc_np(-error));
         return error;
     }
     reader->first_block = journal_block;

@@ -144,7 +144,8 @@ int journal_read_superblock(const struct journal_location *location,
     disk_block = journal_location_find(location, 0, &run);
     error = device_read(location->device, raw, sizeof(raw), disk_block * location->block_bytes);
     if (error != 0) {
-        log_error(location->log, "journal: cannot read its superblock: error %d", -error);
+        log_error(location->log, "journal: cannot read its superblock: %s",
+                  strerrordesc_np(-error));
         return error;
     }
     if (!journal_superblock_parse(raw, &fields)) {
