@@ -29,7 +29,7 @@ FIRST_TARGET = {1024: 30000, 4096: 9000}
 TARGETS = 60
 OPEN_JOURNAL = {'none': 'jo', 'v2': 'jo -c -v 2', 'v3': 'jo -c -v 3'}
 MAX_WRITES = 200
-IO_ERROR = re.compile(r'error 5\b|Input/output error')
+IO_ERROR = re.compile(r'Input/output error')
 REPLAYED = re.compile(rb'replayed (\d+) transactions?: (\d+) blocks? written, (\d+) revoked')
 
 
