@@ -18,9 +18,10 @@ static FILE *plain_output;
 
 static ssize_t write_mended(void *context, const char *text, size_t size)
 {
-    const char *end = text + size;
-
     (void)context;
+    if (text == NULL)
+        return 0;
+    const char *end = text + size;
     while (text < end) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         const char *next = newline == NULL ? end : newline + 1;
