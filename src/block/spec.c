@@ -377,7 +377,7 @@ static int take_filter(const char *spec, const char **position, struct stacked_f
     const char *name = *position;
     size_t length = name_length(name);
     const char *after = name + length;
-    const char *close = after;
+    const char *close;
 
     stacked->keys = (struct spec_part){.spec = spec, .text = after};
     stacked->filter = find_filter(name, length);

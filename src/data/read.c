@@ -49,6 +49,8 @@ static void cursor_fill(struct cursor *cursor, size_t length)
     while (length > 0) {
         struct iovec piece = cursor_take(cursor, length);
 
+        if (piece.iov_len == 0)
+            return;
         memset(piece.iov_base, 0, piece.iov_len);
         length -= piece.iov_len;
     }
@@ -59,6 +61,8 @@ static void cursor_copy(struct cursor *cursor, const uint8_t *source, size_t len
     while (length > 0) {
         struct iovec piece = cursor_take(cursor, length);
 
+        if (piece.iov_len == 0)
+            return;
         memcpy(piece.iov_base, source, piece.iov_len);
         source += piece.iov_len;
         length -= piece.iov_len;

@@ -134,7 +134,7 @@ static int search_leaf(struct descent *descent, const struct dir_name *name, uin
 static int search(struct descent *descent, const struct dir_name *name, uint32_t *ino)
 {
     const struct superblock *sb = &descent->dir->volume->sb;
-    struct htree_root root;
+    struct htree_root root = {0};
     struct htree_hash hash;
     int result = descent_push(descent, 0, &root);
 

@@ -195,8 +195,7 @@ static int set_option(struct uext4_mount_options *options, char *text, char *err
 
     if (value != NULL)
         *value++ = '\0';
-    if (strncmp(text, "x-", 2) == 0 || strncmp(text, "X-", 2) == 0 ||
-        strncmp(text, "comment", 8) == 0)
+    if (strncmp(text, "x-", 2) == 0 || strncmp(text, "X-", 2) == 0 || strcmp(text, "comment") == 0)
         return 0;
     for (size_t i = 0; i < ARRAY_LENGTH(known_options); i++) {
         if (strcmp(text, known_options[i].name) != 0)

@@ -27,7 +27,7 @@ static struct gate *gate_of(struct device *device)
 }
 
 /* Waits for company. All that wait go on together when the last one comes. */
-static void wait_for_others_locked(struct gate *gate)
+static void wait_for_others_locked(struct gate *gate) REQUIRES(&gate->mutex)
 {
     struct timespec now;
     unsigned int generation = gate->generation;
