@@ -28,7 +28,23 @@ static ssize_t give_value(const void *value, size_t length, void *buffer, size_t
     return (ssize_t)length;
 }
 
-/* Reads a value that lies in an inode of its own, and checks it against the hash there. */
+/*
+ * True if the value is the one that its inode was made for: the inode's access time holds the hash.
+ * An older form has the owner in the modify time and generation instead, and no hash.
+ */
+static bool is_right_value(const struct inode *inode, const struct inode *holder, const void *value,
+                           size_t length)
+{
+    const struct superblock *sb = &inode->volume->sb;
+
+    if (inode->volume->skip_checksums ||
+        (uint32_t)holder->fields.access_time.tv_sec == xattr_value_inode_hash(sb, value, length))
+        return true;
+    return (uint32_t)holder->fields.modify_time.tv_sec == inode->ino &&
+           holder->fields.generation == inode->fields.generation;
+}
+
+/* Reads a value that lies in an inode of its own, and checks it. */
 static ssize_t read_value_inode(const struct inode *inode, const struct xattr_view *view,
                                 void *buffer, size_t size)
 {
@@ -60,6 +76,11 @@ static ssize_t read_value_inode(const struct inode *inode, const struct xattr_vi
         goto out;
     }
     result = data_read_buffer(holder, value, view->value_bytes, 0);
+    if (result >= 0 && !is_right_value(inode, holder, value, (size_t)result)) {
+        log_error(volume->log, "inode %u: the attribute value in inode %u does not match its hash",
+                  inode->ino, view->value_ino);
+        result = -EBADMSG;
+    }
     if (result >= 0)
         memcpy(buffer, value, (size_t)result);
 out:

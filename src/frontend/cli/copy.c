@@ -134,6 +134,9 @@ static int make_directory(int dir_fd, const char *name)
 static void push_frame(struct walk *walk, struct uext4_inode *inode, const struct uext4_stat *stat,
                        int fd, bool has_attributes_to_set)
 {
+    walk->copy->directory_bytes_left -= stat->size < walk->copy->directory_bytes_left
+                                            ? stat->size
+                                            : walk->copy->directory_bytes_left;
     walk->frames[walk->depth++] = (struct frame){
         .inode = uext4_inode_ref(inode),
         .stat = *stat,
@@ -166,6 +169,11 @@ static void enter_directory(struct walk *walk, struct uext4_inode *inode,
 
     if (walk->depth == DEPTH_MAX) {
         session_fail(copy->session, path, "nested too deep, not copied");
+        return;
+    }
+    if (stat->size > copy->directory_bytes_left) {
+        session_fail(copy->session, path,
+                     "more directories than the image has room for; not copied");
         return;
     }
     result = inode_map_add(&copy->seen, stat->ino);
@@ -311,6 +319,7 @@ void copy_source(struct copy *copy, struct uext4_inode *inode, const char *path,
     walk->copy = copy;
     inode_map_clear(&copy->seen, false);
     atomic_store(&copy->data_bytes, 0);
+    copy->directory_bytes_left = copy->data_limit;
     if (name)
         copy_inode(walk, inode, copy->root_fd, name);
     else

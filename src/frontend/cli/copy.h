@@ -67,6 +67,7 @@ struct copy {
     struct inode_map seen;           /* directories of the source at hand */
     struct copy_path source;         /* of the file at hand, in the image */
     struct copy_path target;         /* the same, below root_fd */
+    uint64_t directory_bytes_left;   /* of one source: directories share no blocks either */
     uint64_t data_limit;             /* more data than the device holds cannot be right */
     atomic_uint_fast64_t data_bytes; /* copied from the source at hand */
     atomic_uint told;                /* bits of enum copy_told */

@@ -56,7 +56,8 @@ struct ls {
     size_t pending_count, pending_capacity;
 
     struct listing listing; /* of the directory at hand */
-    uint64_t entries_left;  /* no more names than this fit into it */
+    uint64_t directory_bytes_left;
+    uint64_t entries_left; /* no more names than this fit into it */
     int result;
 };
 
@@ -185,6 +186,12 @@ static void list_directory(struct ls *ls, const char *path, struct uext4_inode *
         session_error(&ls->session, path, result);
         return;
     }
+    if (stat.size > ls->directory_bytes_left) {
+        session_fail(&ls->session, path,
+                     "more directories than the image has room for; not listed");
+        return;
+    }
+    ls->directory_bytes_left -= stat.size;
     print_header(ls, path);
     ls->entries_left = stat.size / 8 + 16;
     ls->result = 0;
@@ -315,6 +322,7 @@ static void look_at_terminal(struct ls *ls)
 int ls_run(const struct command *command, int argc, char **argv)
 {
     struct ls ls = {.options.style = TEXT_RAW};
+    struct uext4_info info;
     int count;
 
     session_begin(&ls.session, command);
@@ -324,6 +332,8 @@ int ls_run(const struct command *command, int argc, char **argv)
     count = argc - optind;
     if (session_open(&ls.session) < 0)
         return session_end(&ls.session);
+    uext4_get_info(ls.session.fs, &info);
+    ls.directory_bytes_left = info.device_bytes;
 
     if (count == 0)
         take_argument(&ls, "/");
