@@ -9,30 +9,9 @@
 #include <dirent.h>
 #include <string.h>
 
-#include "base/byteorder.h"
 #include "base/compiler.h"
 #include "format/crc.h"
-
-#define DIRENT_RECORD_MIN_BYTES  12
-#define DIRENT_STORED_HASH_BYTES 8
-#define DIRENT_TAIL_TYPE         0xde
-
-struct disk_dirent {
-    le32 ino;
-    le16 record_bytes;
-    uint8_t name_length;
-    uint8_t type;
-};
-_Static_assert(sizeof(struct disk_dirent) == DIRENT_HEADER_BYTES, "directory entry");
-
-struct disk_dirent_tail {
-    le32 zero;
-    le16 record_bytes;
-    uint8_t zero_name_length;
-    uint8_t type;
-    le32 checksum;
-};
-_Static_assert(sizeof(struct disk_dirent_tail) == DIRENT_TAIL_BYTES, "directory block tail");
+#include "format/dirent_disk.h"
 
 static const uint8_t types[] = {DT_UNKNOWN, DT_REG,  DT_DIR,  DT_CHR,
                                 DT_BLK,     DT_FIFO, DT_SOCK, DT_LNK};
@@ -45,7 +24,7 @@ static uint32_t record_length(const struct superblock *sb, uint16_t stored)
     return stored;
 }
 
-static bool is_dot_or_dotdot(const struct dirent_view *entry)
+bool dirent_is_dot_or_dotdot(const struct dirent_view *entry)
 {
     return (entry->name_length == 1 && entry->name[0] == '.') ||
            (entry->name_length == 2 && entry->name[0] == '.' && entry->name[1] == '.');
@@ -95,7 +74,7 @@ const char *dirent_read(const struct superblock *sb, const void *area, size_t si
         return "directory entry without a name";
     if (superblock_has_incompat(sb, FEATURE_INCOMPAT_FILETYPE) && disk->type < ARRAY_LENGTH(types))
         result->type = types[disk->type];
-    if (has_stored_hash && !is_dot_or_dotdot(result))
+    if (has_stored_hash && !dirent_is_dot_or_dotdot(result))
         return read_stored_hash(result);
     return NULL;
 }

@@ -57,4 +57,56 @@ struct extent_index extent_index_at(const void *node, unsigned int position);
  */
 int extent_find(const void *node, uint32_t file_block);
 
+/* ---- Changes. Positions and counts are the caller's duty (asserted); order is, too. ---------- */
+
+/* Entries in the root (in an inode's i_block) and in a block. */
+#define EXTENT_ROOT_CAPACITY ((60 - EXTENT_HEADER_BYTES) / EXTENT_ENTRY_BYTES)
+unsigned int extent_block_capacity(const struct superblock *sb);
+
+/* Writes the header of an empty node; the rest of its bytes is left alone. */
+void extent_node_init(void *node, unsigned int capacity, unsigned int depth);
+
+/* Puts an entry before the one at `position`; at entry_count: behind all. The node is not full. */
+void extent_insert(void *node, unsigned int position, const struct extent *extent);
+void extent_index_insert(void *node, unsigned int position, const struct extent_index *index);
+
+/* Overwrites an entry. */
+void extent_set(void *node, unsigned int position, const struct extent *extent);
+void extent_index_set(void *node, unsigned int position, const struct extent_index *index);
+
+/* Removes `count` entries of either kind from `position` on. */
+void extent_remove(void *node, unsigned int position, unsigned int count);
+
+/*
+ * Moves the entries from `position` on in front of those of another node of the same depth with
+ * enough room: a split, if `to` is new and empty.
+ */
+void extent_move_last(void *from, unsigned int position, void *to);
+
+/* Moves the first `count` entries of `from` behind those of `to` (join with the node after it). */
+void extent_move_first(void *from, unsigned int count, void *to);
+
+/*
+ * Grows the tree by a level: `child` (a zeroed block, disk block `child_block`) becomes a node with
+ * all of the root's entries; the root gets one index entry for it. The root is below
+ * EXTENT_MAX_DEPTH and has an entry.
+ */
+void extent_root_push_down(const struct superblock *sb, void *root, void *child,
+                           uint64_t child_block);
+
+/*
+ * Shrinks it: a root with one index entry takes over the entries of its only child. False, with
+ * nothing changed, if they do not fit. The child's block is the caller's to free.
+ */
+bool extent_root_pull_up(void *root, const void *child);
+
+/* Brings the checksum behind the entries of a block-sized node up to date. */
+void extent_node_set_checksum(const struct superblock *sb, uint32_t inode_seed, void *node);
+
+/*
+ * True if b follows a directly, in the file and on the disk, is of the same kind, and both together
+ * are not too long for one extent.
+ */
+bool extent_can_merge(const struct extent *a, const struct extent *b);
+
 #endif

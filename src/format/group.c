@@ -10,6 +10,7 @@
 
 #include "base/byteorder.h"
 #include "base/compiler.h"
+#include "format/bitmap.h"
 #include "format/crc.h"
 
 /* Layouts of 64 bytes and more have the upper halves. */
@@ -202,8 +203,7 @@ const char *group_descriptor_parse(const struct superblock *sb, uint32_t group, 
         result->flags = le16_get(disk.flags);
     }
 
-    uint64_t clusters = (group_block_count(sb, group) + sb->cluster_blocks - 1) /
-                        sb->cluster_blocks;
+    uint32_t clusters = group_cluster_count(sb, group);
     if (!is_range_valid(sb, result->block_bitmap, 1))
         return "block bitmap outside the file system";
     if (!is_range_valid(sb, result->inode_bitmap, 1))
@@ -219,4 +219,101 @@ const char *group_descriptor_parse(const struct superblock *sb, uint32_t group, 
     if (result->unused_inodes > sb->inodes_per_group)
         return "more unused inodes than the group has";
     return NULL;
+}
+
+/* Writes the halves of a field; short descriptors have no upper half. */
+static void split16(uint32_t value, le16 *low, le16 *high)
+{
+    *low = le16_make((uint16_t)value);
+    *high = le16_make((uint16_t)(value >> 16));
+}
+
+static void split32(uint64_t value, le32 *low, le32 *high)
+{
+    *low = le32_make((uint32_t)value);
+    *high = le32_make((uint32_t)(value >> 32));
+}
+
+void group_descriptor_format(const struct superblock *sb, uint32_t group,
+                             const struct group_descriptor *descriptor, void *raw)
+{
+    const size_t bytes = MIN(sb->descriptor_bytes, sizeof(struct disk_group));
+    struct disk_group disk = {0};
+
+    memcpy(&disk, raw, bytes);
+    split32(descriptor->block_bitmap, &disk.block_bitmap_low, &disk.block_bitmap_high);
+    split32(descriptor->inode_bitmap, &disk.inode_bitmap_low, &disk.inode_bitmap_high);
+    split32(descriptor->inode_table, &disk.inode_table_low, &disk.inode_table_high);
+    split16(descriptor->free_clusters, &disk.free_clusters_low, &disk.free_clusters_high);
+    split16(descriptor->free_inodes, &disk.free_inodes_low, &disk.free_inodes_high);
+    split16(descriptor->used_directories, &disk.used_directories_low, &disk.used_directories_high);
+    split16(descriptor->block_bitmap_checksum, &disk.block_bitmap_checksum_low,
+            &disk.block_bitmap_checksum_high);
+    split16(descriptor->inode_bitmap_checksum, &disk.inode_bitmap_checksum_low,
+            &disk.inode_bitmap_checksum_high);
+    if (sb->has_metadata_csum || sb->has_gdt_csum) {
+        split16(descriptor->unused_inodes, &disk.unused_inodes_low, &disk.unused_inodes_high);
+        disk.flags = le16_make(descriptor->flags);
+    }
+    memcpy(raw, &disk, bytes);
+
+    le16 checksum;
+    if (sb->has_metadata_csum)
+        checksum = le16_make(metadata_checksum(sb, le32_make(group), raw));
+    else if (sb->has_gdt_csum)
+        checksum = le16_make(gdt_checksum(sb, le32_make(group), raw));
+    else
+        return;
+    memcpy((uint8_t *)raw + offsetof(struct disk_group, checksum), &checksum, sizeof(checksum));
+}
+
+uint32_t group_cluster_count(const struct superblock *sb, uint32_t group)
+{
+    return (uint32_t)((group_block_count(sb, group) + sb->cluster_blocks - 1) / sb->cluster_blocks);
+}
+
+/* Sets the clusters of those blocks that lie in the group. */
+static void mark_blocks(const struct superblock *sb, uint32_t group, uint64_t start,
+                        uint64_t length, void *bitmap)
+{
+    uint64_t first = group_first_block(sb, group), end = first + group_block_count(sb, group);
+    uint64_t from = MAX(start, first), to = MIN(start + length, end);
+
+    if (from < to)
+        bitmap_set(bitmap, (uint32_t)((from - first) / sb->cluster_blocks),
+                   (uint32_t)((to - 1 - first) / sb->cluster_blocks + 1));
+}
+
+void group_init_block_bitmap(const struct superblock *sb, uint32_t group,
+                             const struct group_descriptor *descriptor, void *bitmap)
+{
+    memset(bitmap, 0, sb->block_bytes);
+    mark_blocks(sb, group, group_first_block(sb, group), group_base_metadata_blocks(sb, group),
+                bitmap);
+    mark_blocks(sb, group, descriptor->block_bitmap, 1, bitmap);
+    mark_blocks(sb, group, descriptor->inode_bitmap, 1, bitmap);
+    mark_blocks(sb, group, descriptor->inode_table, sb->inode_table_blocks, bitmap);
+    bitmap_set(bitmap, group_cluster_count(sb, group), 8 * sb->block_bytes);
+}
+
+void group_init_inode_bitmap(const struct superblock *sb, void *bitmap)
+{
+    memset(bitmap, 0, sb->block_bytes);
+    bitmap_set(bitmap, sb->inodes_per_group, 8 * sb->block_bytes);
+}
+
+static bool overlaps(uint64_t start, uint64_t length, uint64_t other_start, uint64_t other_length)
+{
+    return start < other_start + other_length && other_start < start + length;
+}
+
+bool group_owns_metadata(const struct superblock *sb, uint32_t group,
+                         const struct group_descriptor *descriptor, uint64_t first_block,
+                         uint64_t length_blocks)
+{
+    return overlaps(first_block, length_blocks, group_first_block(sb, group),
+                    group_base_metadata_blocks(sb, group)) ||
+           overlaps(first_block, length_blocks, descriptor->block_bitmap, 1) ||
+           overlaps(first_block, length_blocks, descriptor->inode_bitmap, 1) ||
+           overlaps(first_block, length_blocks, descriptor->inode_table, sb->inode_table_blocks);
 }

@@ -55,4 +55,33 @@ bool group_descriptor_checksum_matches(const struct superblock *sb, uint32_t gro
 const char *group_descriptor_parse(const struct superblock *sb, uint32_t group, const void *raw,
                                    struct group_descriptor *result);
 
+/*
+ * Writes all fields into sb->descriptor_bytes raw bytes and brings the checksum up to date. Flags
+ * and unused_inodes are left alone where the format has no checksums of descriptors.
+ */
+void group_descriptor_format(const struct superblock *sb, uint32_t group,
+                             const struct group_descriptor *descriptor, void *raw);
+
+/*
+ * Makes the block bitmap (block_bytes long) that a group marked GROUP_BLOCK_UNINIT stands for:
+ * in use are the copies of superblock and descriptors with their reserve, those of the group's own
+ * bitmaps and inode table that lie in it, and the bits beyond its end. Units are clusters.
+ */
+void group_init_block_bitmap(const struct superblock *sb, uint32_t group,
+                             const struct group_descriptor *descriptor, void *bitmap);
+
+/* The inode bitmap that GROUP_INODE_UNINIT stands for: only the bits past the group's inodes. */
+void group_init_inode_bitmap(const struct superblock *sb, void *bitmap);
+
+/* Clusters of the group; bits beyond them are always set in its block bitmap. */
+uint32_t group_cluster_count(const struct superblock *sb, uint32_t group);
+
+/*
+ * True if one of the blocks belongs to the format by what `group` and its descriptor say: copies of
+ * superblock and descriptors in that group, its bitmaps and its inode table, wherever they lie.
+ */
+bool group_owns_metadata(const struct superblock *sb, uint32_t group,
+                         const struct group_descriptor *descriptor, uint64_t first_block,
+                         uint64_t length_blocks);
+
 #endif

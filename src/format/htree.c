@@ -4,82 +4,30 @@
  * index from readers that know only linear directories. The checks read inside the block alone;
  * the accessors trust them. Pure functions without locks, called by the dir layer.
  */
-#include "base/byteorder.h"
 #include "base/compiler.h"
 #include "format/crc.h"
-#include "format/dirent.h"
+#include "format/dirent_disk.h"
 
-#define HTREE_INFO_BYTES  8
-#define HTREE_ENTRY_BYTES 8
-#define HTREE_TAIL_BYTES  8
-#define HTREE_BLOCK_MASK  0x0fffffff /* the upper four bits are reserved */
-#define DOT_RECORD_BYTES  12
-
-struct disk_htree_dot {
-    le32 ino;
-    le16 record_bytes;
-    uint8_t name_length;
-    uint8_t type;
-    char name[4];
-};
-_Static_assert(sizeof(struct disk_htree_dot) == DOT_RECORD_BYTES, "htree dot entry");
-
-/* In front of the entries of the root. */
-struct disk_htree_root {
-    struct disk_htree_dot dot;
-    struct disk_htree_dot dotdot;
-    le32 reserved;
-    uint8_t hash_version;
-    uint8_t info_bytes;
-    uint8_t indirect_levels;
-    uint8_t flags;
-};
-_Static_assert(sizeof(struct disk_htree_root) == 32, "htree root");
-
-/* In front of the entries of an inner node: an unused entry that fills the block. */
-struct disk_htree_node {
-    le32 ino;
-    le16 record_bytes;
-    uint8_t name_length;
-    uint8_t type;
-};
-_Static_assert(sizeof(struct disk_htree_node) == 8, "htree node");
-
-/* Overlays the hash of entry 0, which needs none. */
-struct disk_htree_counts {
-    le16 limit;
-    le16 count;
-    le32 block;
-};
-_Static_assert(sizeof(struct disk_htree_counts) == HTREE_ENTRY_BYTES, "htree counts");
-
-struct disk_htree_entry {
-    le32 hash;
-    le32 block;
-};
-_Static_assert(sizeof(struct disk_htree_entry) == HTREE_ENTRY_BYTES, "htree entry");
-
-struct disk_htree_tail {
-    le32 reserved;
-    le32 checksum;
-};
-_Static_assert(sizeof(struct disk_htree_tail) == HTREE_TAIL_BYTES, "htree tail");
-
-static size_t entries_offset(bool is_root)
+size_t htree_entries_offset(bool is_root)
 {
     return is_root ? sizeof(struct disk_htree_root) : sizeof(struct disk_htree_node);
 }
 
 static const struct disk_htree_counts *counts_of(const void *block, bool is_root)
 {
-    return (const void *)((const uint8_t *)block + entries_offset(is_root));
+    return (const void *)((const uint8_t *)block + htree_entries_offset(is_root));
 }
 
-static unsigned int limit_wanted(const struct superblock *sb, bool is_root)
+unsigned int htree_limit(const struct superblock *sb, bool is_root)
 {
     size_t tail_bytes = sb->has_metadata_csum ? HTREE_TAIL_BYTES : 0;
-    return (unsigned int)((sb->block_bytes - entries_offset(is_root) - tail_bytes) /
+    return (unsigned int)((sb->block_bytes - htree_entries_offset(is_root) - tail_bytes) /
                           HTREE_ENTRY_BYTES);
+}
+
+unsigned int htree_levels_max(const struct superblock *sb)
+{
+    return superblock_has_incompat(sb, FEATURE_INCOMPAT_LARGEDIR) ? HTREE_MAX_LEVELS - 1 : 1;
 }
 
 unsigned int htree_count(const void *block, bool is_root)
@@ -90,7 +38,7 @@ unsigned int htree_count(const void *block, bool is_root)
 struct htree_entry htree_entry_at(const void *block, bool is_root, unsigned int position)
 {
     const struct disk_htree_entry *disk = (const void *)((const uint8_t *)block +
-                                                         entries_offset(is_root) +
+                                                         htree_entries_offset(is_root) +
                                                          (size_t)position * HTREE_ENTRY_BYTES);
     return (struct htree_entry){.hash = position == 0 ? 0 : le32_get(disk->hash),
                                 .block = le32_get(disk->block) & HTREE_BLOCK_MASK};
@@ -115,7 +63,7 @@ static const char *check_entries(const struct superblock *sb, const void *block,
 {
     unsigned int limit = le16_get(counts_of(block, is_root)->limit);
     unsigned int count = htree_count(block, is_root);
-    if (limit != limit_wanted(sb, is_root))
+    if (limit != htree_limit(sb, is_root))
         return "index node's limit does not fit the block";
     if (count == 0 || count > limit)
         return "index node's count out of range";
@@ -141,9 +89,6 @@ const char *htree_root_check(const struct superblock *sb, const void *block,
                              uint64_t directory_blocks, struct htree_root *result)
 {
     const struct disk_htree_root *root = block;
-    unsigned int levels_max = superblock_has_incompat(sb, FEATURE_INCOMPAT_LARGEDIR)
-                                  ? HTREE_MAX_LEVELS - 1
-                                  : 1;
 
     if (!is_dot(&root->dot, 1) || le16_get(root->dot.record_bytes) != DOT_RECORD_BYTES)
         return "index root without its first entry";
@@ -156,7 +101,7 @@ const char *htree_root_check(const struct superblock *sb, const void *block,
         return "index root of an unknown size";
     if (root->hash_version > HTREE_HASH_TEA && root->hash_version != HTREE_HASH_SIPHASH)
         return "index root with an unknown hash version";
-    if (root->indirect_levels > levels_max)
+    if (root->indirect_levels > htree_levels_max(sb))
         return "index with too many levels";
     *result = (struct htree_root){.hash_version = root->hash_version,
                                   .indirect_levels = root->indirect_levels};
@@ -181,22 +126,27 @@ const char *htree_node_check(const struct superblock *sb, const void *block,
     return check_entries(sb, block, false, directory_blocks);
 }
 
+uint32_t htree_node_checksum(uint32_t inode_seed, const void *block, bool is_root,
+                             const struct disk_htree_tail *tail)
+{
+    static const uint8_t zero[sizeof(le32)];
+    size_t count = htree_count(block, is_root);
+    uint32_t crc = crc32c(inode_seed, block,
+                          htree_entries_offset(is_root) + count * HTREE_ENTRY_BYTES);
+    crc = crc32c(crc, &tail->reserved, sizeof(tail->reserved));
+    return crc32c(crc, zero, sizeof(zero));
+}
+
 bool htree_node_checksum_matches(const struct superblock *sb, uint32_t inode_seed,
                                  const void *block, bool is_root)
 {
-    static const uint8_t zero[sizeof(le32)];
-
     if (!sb->has_metadata_csum)
         return true;
     size_t limit = le16_get(counts_of(block, is_root)->limit);
-    size_t count = htree_count(block, is_root);
-    if (limit != limit_wanted(sb, is_root) || count > limit)
+    if (limit != htree_limit(sb, is_root) || htree_count(block, is_root) > limit)
         return false;
     const struct disk_htree_tail *tail = (const void *)((const uint8_t *)block +
-                                                        entries_offset(is_root) +
+                                                        htree_entries_offset(is_root) +
                                                         limit * HTREE_ENTRY_BYTES);
-    uint32_t crc = crc32c(inode_seed, block, entries_offset(is_root) + count * HTREE_ENTRY_BYTES);
-    crc = crc32c(crc, &tail->reserved, sizeof(tail->reserved));
-    crc = crc32c(crc, zero, sizeof(zero));
-    return crc == le32_get(tail->checksum);
+    return htree_node_checksum(inode_seed, block, is_root, tail) == le32_get(tail->checksum);
 }

@@ -6,6 +6,8 @@
  */
 #include "format/inode.h"
 
+#include <assert.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -89,34 +91,56 @@ static bool is_all_zero(const void *raw, size_t length)
     return bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0;
 }
 
-bool inode_checksum_matches(const struct superblock *sb, uint32_t ino, const void *raw)
+/* The upper half exists only if the extra size covers it. */
+static bool has_checksum_high(const struct superblock *sb, const void *raw)
+{
+    return sb->inode_bytes > BASE_BYTES && COVERS(stored_extra_isize(sb, raw), checksum_high);
+}
+
+static uint32_t compute_checksum(const struct superblock *sb, uint32_t ino, const void *raw)
 {
     static const uint8_t zero[sizeof(le16)];
     const size_t low = offsetof(struct disk_inode, checksum_low);
     const size_t high = offsetof(struct disk_inode, checksum_high);
     const uint8_t *bytes = raw;
-
-    if (!sb->has_metadata_csum || sb->creator_os != CREATOR_LINUX)
-        return true;
-    bool has_high = COVERS(stored_extra_isize(sb, raw), checksum_high) &&
-                    sb->inode_bytes > BASE_BYTES;
     uint32_t generation = le32_at(bytes + offsetof(struct disk_inode, generation));
     uint32_t crc = inode_checksum_seed(sb, ino, generation);
-    uint32_t expected = le16_at(bytes + low);
 
     crc = crc32c(crc, bytes, low);
     crc = crc32c(crc, zero, sizeof(zero));
     size_t done = low + sizeof(zero);
-    if (has_high) {
-        expected |= (uint32_t)le16_at(bytes + high) << 16;
+    if (has_checksum_high(sb, raw)) {
         crc = crc32c(crc, bytes + done, high - done);
         crc = crc32c(crc, zero, sizeof(zero));
         done = high + sizeof(zero);
     }
-    crc = crc32c(crc, bytes + done, sb->inode_bytes - done);
-    if ((has_high ? crc : crc & 0xffff) == expected)
+    return crc32c(crc, bytes + done, sb->inode_bytes - done);
+}
+
+bool inode_checksum_matches(const struct superblock *sb, uint32_t ino, const void *raw)
+{
+    const struct disk_inode *disk = raw;
+
+    if (!sb->has_metadata_csum || sb->creator_os != CREATOR_LINUX)
         return true;
-    return is_all_zero(raw, sb->inode_bytes);
+    uint32_t crc = compute_checksum(sb, ino, raw), expected = le16_get(disk->checksum_low);
+    if (has_checksum_high(sb, raw))
+        expected |= (uint32_t)le16_get(disk->checksum_high) << 16;
+    else
+        crc &= 0xffff;
+    return crc == expected || is_all_zero(raw, sb->inode_bytes);
+}
+
+void inode_set_checksum(const struct superblock *sb, uint32_t ino, void *raw)
+{
+    struct disk_inode *disk = raw;
+
+    if (!sb->has_metadata_csum || sb->creator_os != CREATOR_LINUX)
+        return;
+    uint32_t crc = compute_checksum(sb, ino, raw);
+    disk->checksum_low = le16_make((uint16_t)crc);
+    if (has_checksum_high(sb, raw))
+        disk->checksum_high = le16_make((uint16_t)(crc >> 16));
 }
 
 /* The extra bits extend the signed seconds by two bits and hold the nanoseconds. */
@@ -218,14 +242,41 @@ static bool is_type_known(uint32_t mode)
 }
 
 /* File blocks that an inode's map can reach. File blocks have 32 bits in either kind of map. */
-static uint64_t reachable_blocks(const struct superblock *sb, const struct inode_fields *inode)
+static uint64_t reachable_blocks(const struct superblock *sb, bool has_extents)
 {
     const uint64_t file_blocks_max = (uint64_t)UINT32_MAX + 1;
-    if ((inode->flags & INODE_EXTENTS) != 0)
+    if (has_extents)
         return file_blocks_max;
     uint64_t numbers = sb->block_bytes / sizeof(le32);
     uint64_t blocks = DIRECT_BLOCKS + numbers + numbers * numbers + numbers * numbers * numbers;
     return MIN(blocks, file_blocks_max);
+}
+
+/* File blocks that an i_blocks of 32 bits can count together with those of the block map. */
+static uint64_t countable_blocks(const struct superblock *sb, bool has_extents)
+{
+    uint64_t blocks = UINT32_MAX >> (sb->block_bits - SECTOR_BITS);
+    uint64_t numbers = sb->block_bytes / sizeof(le32);
+
+    if (has_extents)
+        return blocks;
+    /* A block of the map per `numbers` blocks at each level, and one unfilled at each. */
+    blocks -= 4;
+    return blocks - (blocks + numbers - 1) / numbers;
+}
+
+uint64_t inode_max_size(const struct superblock *sb, bool has_extents)
+{
+    bool has_huge_file = superblock_has_ro_compat(sb, FEATURE_RO_COMPAT_HUGE_FILE) &&
+                         sb->creator_os == CREATOR_LINUX;
+    uint64_t blocks = reachable_blocks(sb, has_extents);
+
+    /* One less than extents can name, so that the number of blocks has 32 bits, too. */
+    if (has_extents)
+        blocks--;
+    if (!has_huge_file)
+        blocks = MIN(blocks, countable_blocks(sb, has_extents));
+    return MIN(blocks, (uint64_t)INT64_MAX >> sb->block_bits) << sb->block_bits;
 }
 
 static const char *check_fields(const struct superblock *sb, const struct inode_fields *inode)
@@ -234,7 +285,7 @@ static const char *check_fields(const struct superblock *sb, const struct inode_
         return "inode of an unknown type";
     if (inode->size > INT64_MAX)
         return "inode with a negative size";
-    if (inode->size > reachable_blocks(sb, inode) << sb->block_bits)
+    if (inode->size > reachable_blocks(sb, (inode->flags & INODE_EXTENTS) != 0) << sb->block_bits)
         return "inode larger than its block map can reach";
     if (inode->xattr_block != 0 &&
         (inode->xattr_block <= sb->first_data_block || inode->xattr_block >= sb->block_count))
@@ -281,4 +332,158 @@ bool inode_is_fast_symlink(const struct superblock *sb, const struct inode_field
         return true;
     uint64_t xattr_sectors = inode->xattr_block != 0 ? sb->cluster_bytes >> SECTOR_BITS : 0;
     return inode->allocated_sectors == xattr_sectors;
+}
+
+/* ---- Writing -------------------------------------------------------------------------------- */
+
+uint32_t inode_init_raw(const struct superblock *sb, void *raw)
+{
+    uint32_t extra_isize = sb->inode_bytes > BASE_BYTES ? sb->want_extra_isize : 0;
+    struct disk_inode *disk = raw;
+
+    memset(raw, 0, sb->inode_bytes);
+    if (sb->inode_bytes > BASE_BYTES)
+        disk->extra_isize = le16_make((uint16_t)extra_isize);
+    return extra_isize;
+}
+
+static struct timespec clamp_time(bool has_extra, struct timespec time)
+{
+    const int64_t earliest = INT32_MIN;
+    const int64_t latest = INT32_MAX + (has_extra ? (int64_t)EXTRA_EPOCH_MASK << 32 : 0);
+
+    if (time.tv_sec < earliest)
+        return (struct timespec){.tv_sec = earliest};
+    if (time.tv_sec > latest)
+        return (struct timespec){.tv_sec = latest};
+    return (struct timespec){.tv_sec = time.tv_sec, .tv_nsec = has_extra ? time.tv_nsec : 0};
+}
+
+struct timespec inode_clamp_time(uint32_t extra_isize, struct timespec time)
+{
+    return clamp_time(COVERS(extra_isize, access_time_extra), time);
+}
+
+static void put_time(struct timespec time, bool has_extra, le32 *seconds, le32 *extra)
+{
+    time = clamp_time(has_extra, time);
+    int32_t low = (int32_t)(uint32_t)(uint64_t)time.tv_sec;
+    uint32_t epoch = (uint32_t)((uint64_t)(time.tv_sec - low) >> 32) & EXTRA_EPOCH_MASK;
+
+    *seconds = le32_make((uint32_t)low);
+    if (has_extra)
+        *extra = le32_make((uint32_t)time.tv_nsec << EXTRA_EPOCH_BITS | epoch);
+}
+
+static void put_times(const struct inode_fields *inode, struct disk_inode *disk)
+{
+    uint32_t extra = inode->extra_isize;
+
+    put_time(inode->access_time, COVERS(extra, access_time_extra), &disk->access_time,
+             &disk->access_time_extra);
+    put_time(inode->modify_time, COVERS(extra, modify_time_extra), &disk->modify_time,
+             &disk->modify_time_extra);
+    put_time(inode->change_time, COVERS(extra, change_time_extra), &disk->change_time,
+             &disk->change_time_extra);
+    if (COVERS(extra, birth_time))
+        put_time(inode->birth_time, COVERS(extra, birth_time_extra), &disk->birth_time,
+                 &disk->birth_time_extra);
+}
+
+static void put_owner(const struct superblock *sb, const struct inode_fields *inode,
+                      struct disk_inode *disk)
+{
+    disk->uid_low = le16_make((uint16_t)inode->uid);
+    disk->gid_low = le16_make((uint16_t)inode->gid);
+    if (sb->creator_os == CREATOR_LINUX || sb->creator_os == CREATOR_HURD) {
+        disk->uid_high = le16_make((uint16_t)(inode->uid >> 16));
+        disk->gid_high = le16_make((uint16_t)(inode->gid >> 16));
+    }
+    if (superblock_has_ro_compat(sb, FEATURE_RO_COMPAT_PROJECT) &&
+        COVERS(inode->extra_isize, project_id))
+        disk->project_id = le32_make(inode->project_id);
+}
+
+/*
+ * 32 bits of sectors; with huge_file 48; beyond that 48 bits of blocks, which the inode's flag
+ * says.
+ */
+static int put_allocated(const struct superblock *sb, const struct inode_fields *inode,
+                         struct disk_inode *disk)
+{
+    uint64_t count = inode->allocated_sectors;
+    uint32_t flags = inode->flags & ~(uint32_t)INODE_HUGE_FILE;
+    bool has_high = superblock_has_ro_compat(sb, FEATURE_RO_COMPAT_HUGE_FILE) &&
+                    sb->creator_os == CREATOR_LINUX;
+
+    if (!has_high && count > UINT32_MAX)
+        return -EFBIG;
+    if (count >> 48 != 0) {
+        count >>= sb->block_bits - SECTOR_BITS;
+        flags |= INODE_HUGE_FILE;
+        if (count >> 48 != 0)
+            return -EFBIG;
+    }
+    disk->blocks_low = le32_make((uint32_t)count);
+    if (has_high)
+        disk->blocks_high = le16_make((uint16_t)(count >> 32));
+    disk->flags = le32_make(flags);
+    return 0;
+}
+
+static void put_sizes(const struct superblock *sb, const struct inode_fields *inode,
+                      struct disk_inode *disk)
+{
+    disk->size_low = le32_make((uint32_t)inode->size);
+    if (S_ISREG(inode->mode) ||
+        (S_ISDIR(inode->mode) && superblock_has_incompat(sb, FEATURE_INCOMPAT_LARGEDIR)))
+        disk->size_high = le32_make((uint32_t)(inode->size >> 32));
+    disk->xattr_block_low = le32_make((uint32_t)inode->xattr_block);
+    if (superblock_has_incompat(sb, FEATURE_INCOMPAT_64BIT) && sb->creator_os == CREATOR_LINUX)
+        disk->xattr_block_high = le16_make((uint16_t)(inode->xattr_block >> 32));
+    if (sb->creator_os != CREATOR_HURD)
+        disk->version_low = le32_make((uint32_t)inode->version);
+    if (COVERS(inode->extra_isize, version_high))
+        disk->version_high = le32_make((uint32_t)(inode->version >> 32));
+}
+
+/* The older encoding where it suffices. */
+static void put_device(const struct inode_fields *inode, struct disk_inode *disk)
+{
+    uint32_t major = inode->rdev_major, minor = inode->rdev_minor;
+    le32 forms[3] = {0};
+
+    if (major <= 0xff && minor <= 0xff)
+        forms[0] = le32_make(major << 8 | minor);
+    else
+        forms[1] = le32_make((minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xfff00) << 12);
+    memcpy(disk->block, forms, sizeof(forms));
+}
+
+int inode_format(const struct superblock *sb, uint32_t ino, const struct inode_fields *inode,
+                 void *raw)
+{
+    const size_t bytes = MIN(sb->inode_bytes, sizeof(struct disk_inode));
+    struct disk_inode disk = {0};
+
+    assert(inode->extra_isize <= sb->inode_bytes - BASE_BYTES && inode->extra_isize % 4 == 0);
+    memcpy(&disk, raw, bytes);
+    int error = put_allocated(sb, inode, &disk);
+    if (error != 0)
+        return error;
+    disk.mode = le16_make((uint16_t)inode->mode);
+    disk.link_count = le16_make((uint16_t)inode->link_count);
+    disk.generation = le32_make(inode->generation);
+    disk.deletion_time = le32_make(inode->deletion_time);
+    memcpy(disk.block, inode->block, sizeof(disk.block));
+    if (sb->inode_bytes > BASE_BYTES)
+        disk.extra_isize = le16_make((uint16_t)inode->extra_isize);
+    put_owner(sb, inode, &disk);
+    put_sizes(sb, inode, &disk);
+    put_times(inode, &disk);
+    if (S_ISCHR(inode->mode) || S_ISBLK(inode->mode))
+        put_device(inode, &disk);
+    memcpy(raw, &disk, bytes);
+    inode_set_checksum(sb, ino, raw);
+    return 0;
 }

@@ -8,6 +8,7 @@
 
 #include <time.h>
 
+#include "base/compiler.h"
 #include "format/superblock.h"
 
 #define INODE_BLOCK_BYTES 60 /* i_block: block map, extent root, short symlink or inline data */
@@ -76,6 +77,37 @@ uint32_t inode_checksum_seed(const struct superblock *sb, uint32_t ino, uint32_t
  * (mode and link count 0) parses without complaint.
  */
 const char *inode_parse(const struct superblock *sb, const void *raw, struct inode_fields *result);
+
+/*
+ * Makes a new inode's bytes: zero, but for an extra size of want_extra_isize. inode_format gives it
+ * a content and a checksum. Returns the extra size, for struct inode_fields.
+ */
+uint32_t inode_init_raw(const struct superblock *sb, void *raw);
+
+/*
+ * Writes all fields and the checksum. Fields behind the first 128 bytes are written as far as
+ * inode->extra_isize covers them, which must fit the inode; what lies behind it (attributes) is
+ * left alone. Times beyond what can be held become the nearest that can (see inode_clamp_time).
+ * Chooses the unit of i_blocks and INODE_HUGE_FILE by itself. For device files i_block comes from
+ * rdev_*. Returns 0, or -EFBIG, with nothing written, if the form cannot hold so many sectors.
+ */
+int inode_format(const struct superblock *sb, uint32_t ino, const struct inode_fields *inode,
+                 void *raw) MUST_CHECK;
+
+/* Brings the checksum up to date after other bytes were changed: attributes, a cleared inode. */
+void inode_set_checksum(const struct superblock *sb, uint32_t ino, void *raw);
+
+/*
+ * The time as an inode of that extra size will hold it: seconds in -2^31 .. 2^34 - 2^31 - 1 with
+ * nanoseconds, or 2^31 seconds to either side without them. A time out of range has no nanoseconds.
+ */
+struct timespec inode_clamp_time(uint32_t extra_isize, struct timespec time);
+
+/*
+ * Largest size in bytes that a file may have: what its kind of map reaches, and what i_blocks can
+ * count if all of it were allocated (without huge_file that is 2 TiB).
+ */
+uint64_t inode_max_size(const struct superblock *sb, bool has_extents);
 
 /* True for a symbolic link whose target lies in i_block. */
 bool inode_is_fast_symlink(const struct superblock *sb, const struct inode_fields *inode);

@@ -68,6 +68,30 @@ enum feature_ro_compat {
     FEATURE_RO_COMPAT_ORPHAN_PRESENT = 0x10000,
 };
 
+enum superblock_state {
+    SUPERBLOCK_STATE_CLEAN = 0x1, /* unmounted properly, or the journal holds what is missing */
+    SUPERBLOCK_STATE_ERRORS = 0x2,
+    SUPERBLOCK_STATE_ORPHANS = 0x4,
+};
+
+enum superblock_errors_behaviour {
+    SUPERBLOCK_ERRORS_CONTINUE = 1,
+    SUPERBLOCK_ERRORS_READ_ONLY = 2,
+    SUPERBLOCK_ERRORS_PANIC = 3,
+};
+
+#define SUPERBLOCK_ERROR_FUNCTION_BYTES 32
+
+/* What the superblock remembers of an error. */
+struct superblock_error {
+    uint64_t time; /* seconds */
+    uint64_t block;
+    uint32_t ino;
+    uint32_t line;
+    uint8_t code; /* the format's own small numbers: see superblock_error_code */
+    char function[SUPERBLOCK_ERROR_FUNCTION_BYTES + 1]; /* terminated */
+};
+
 /*
  * The superblock in host values, all checked: every size and count is in its range and agrees with
  * the others, so that arithmetic on them neither overflows nor divides by zero.
@@ -110,6 +134,7 @@ struct superblock {
     uint64_t created, mounted, written, checked; /* seconds, with their high bytes */
     uint64_t kib_written;
     uint32_t error_count;
+    struct superblock_error first_error, last_error;
     uint32_t default_mount_options;
     uint64_t overhead_blocks;
     uint8_t uuid[16];
@@ -157,6 +182,30 @@ const char *superblock_parse(const void *raw, uint64_t device_bytes, struct supe
  * looks at everything), and brings the checksum up to date.
  */
 void superblock_mark_recovered(void *raw, bool has_errors);
+
+/*
+ * Writes the fields that change while a file system is in use into SUPERBLOCK_BYTES raw bytes that
+ * hold the rest already, and their checksum: features, state, flags, free counts, mount count and
+ * times, last_mounted, the label, kib_written, the list of orphans, the errors. What parsing made
+ * of all other fields is not written.
+ */
+void superblock_format(const struct superblock *sb, void *raw);
+
+/*
+ * Makes the copy of a group from the primary: all of it but the number of the group, needs_recovery
+ * and the state "clean", which only the primary has. `copy` and `primary` are SUPERBLOCK_BYTES.
+ */
+void superblock_format_copy(const void *primary, uint32_t group, void *copy);
+
+/* The number that stands for an errno (of either sign) in struct superblock_error. */
+uint8_t superblock_error_code(int error);
+
+/*
+ * Counts an error and notes it as the last, and as the first if there was none; sets the state.
+ * `function` is cut off where it is too long.
+ */
+void superblock_add_error(struct superblock *sb, uint64_t time, int error, uint32_t ino,
+                          uint64_t block, const char *function, uint32_t line);
 
 /*
  * Writes the names of features that this version cannot read to `names`, separated by spaces,

@@ -9,34 +9,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/byteorder.h"
 #include "base/compiler.h"
 #include "format/crc.h"
-
-#define XATTR_MAGIC           0xea020000
-#define XATTR_VALUE_INODE_MAX (16u << 20)
-#define XATTR_ALIGN           4
-#define INODE_BASE_BYTES      128
-
-struct disk_xattr_header {
-    le32 magic;
-    le32 reference_count;
-    le32 block_count;
-    le32 hash;
-    le32 checksum;
-    le32 reserved[3];
-};
-_Static_assert(sizeof(struct disk_xattr_header) == 32, "xattr block header");
-
-struct disk_xattr_entry {
-    uint8_t name_length;
-    uint8_t index;
-    le16 value_offset;
-    le32 value_ino;
-    le32 value_bytes;
-    le32 hash;
-};
-_Static_assert(sizeof(struct disk_xattr_entry) == 16, "xattr entry");
+#include "format/xattr_disk.h"
 
 struct prefix {
     const char *text;
@@ -89,21 +64,25 @@ const char *xattr_block_area(const struct superblock *sb, const void *block,
     return NULL;
 }
 
-bool xattr_block_checksum_matches(const struct superblock *sb, uint64_t disk_block,
-                                  const void *block)
+uint32_t xattr_block_checksum(const struct superblock *sb, uint64_t disk_block, const void *block)
 {
     static const uint8_t zero[sizeof(le32)];
     const size_t offset = offsetof(struct disk_xattr_header, checksum);
     const uint8_t *bytes = block;
-
-    if (!sb->has_metadata_csum)
-        return true;
     le64 number = le64_make(disk_block);
     uint32_t crc = crc32c(sb->checksum_seed, &number, sizeof(number));
+
     crc = crc32c(crc, bytes, offset);
     crc = crc32c(crc, zero, sizeof(zero));
-    crc = crc32c(crc, bytes + offset + sizeof(zero), sb->block_bytes - offset - sizeof(zero));
-    return crc == le32_at(bytes + offset);
+    return crc32c(crc, bytes + offset + sizeof(zero), sb->block_bytes - offset - sizeof(zero));
+}
+
+bool xattr_block_checksum_matches(const struct superblock *sb, uint64_t disk_block,
+                                  const void *block)
+{
+    const struct disk_xattr_header *header = block;
+    return !sb->has_metadata_csum ||
+           xattr_block_checksum(sb, disk_block, block) == le32_get(header->checksum);
 }
 
 /*
@@ -247,7 +226,7 @@ uint8_t xattr_split_name(const char *full_name, const char **rest)
 {
     /* Whole names come first, for "system." is a prefix of theirs. */
     for (int whole = 1; whole >= 0; whole--) {
-        for (uint8_t i = 0; i < ARRAY_LENGTH(prefixes); i++) {
+        for (unsigned int i = 0; i < ARRAY_LENGTH(prefixes); i++) {
             const struct prefix *prefix = &prefixes[i];
             if (prefix->text == NULL || prefix->is_whole_name != (whole == 1))
                 continue;
