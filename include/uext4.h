@@ -20,8 +20,7 @@
  * Units       Sizes and offsets are in bytes unless the name says otherwise.
  * Names       A name is a string of 1 to 255 bytes without '/' and NUL; its encoding is the caller's.
  *             Lengths are given, so names need no terminator.
- * Durability  This version opens file systems for reading. The only call that writes is
- *             uext4_recover.
+ * Durability  What a change survives is said at "Changes".
  */
 #ifndef UEXT4_H
 #define UEXT4_H
@@ -79,10 +78,11 @@ enum uext4_direct {
 
 /* Options of a mount. Initialise with uext4_mount_options_init, then change fields. */
 struct uext4_mount_options {
-    bool is_read_only;         /* must be true in this version; default true */
+    bool is_read_only;         /* default true */
     bool skip_journal_replay;  /* `noload`: show the image without what its journal holds */
     bool skip_checksums;       /* `nochecksum`: read on past metadata checksums that do not match */
     enum uext4_direct direct;  /* default UEXT4_DIRECT_AUTO; `direct=` in the spec wins */
+    uint32_t commit_interval_seconds; /* a change is durable at this age at the latest; 0: 5 */
     uint64_t superblock;       /* file-system block of a backup superblock, in units of 1 KiB as
                                   mount's `sb=` has it; 0: the primary one */
     size_t metadata_cache_bytes; /* bound of the metadata cache; default 32 MiB */
@@ -368,6 +368,91 @@ UEXT4_API ssize_t uext4_getxattr(struct uext4_inode *inode, const char *name, vo
 
 /* Copies the names, each terminated by NUL. Sizes and errors as uext4_getxattr. */
 UEXT4_API ssize_t uext4_listxattr(struct uext4_inode *inode, char *buffer, size_t size);
+
+/* ---- Changes -------------------------------------------------------------------------------- */
+
+/*
+ * For file systems mounted with is_read_only false. Every call here may also return -EROFS (mounted
+ * read-only, or changes were stopped after an error on the device or in the image), -ENOSPC.
+ *
+ * Each call happens whole or not at all, after a crash too. It is durable after the next uext4_fsync of
+ * the inode (for names: of the directory), uext4_sync or uext4_unmount, or when the commit interval has
+ * passed.
+ *
+ * The library checks no permissions; the caller does. Times are set from the clock.
+ */
+
+/* What a new inode is. */
+struct uext4_new_inode {
+    uint32_t mode;        /* type and permissions; the type is given by the call where it can be */
+    uint32_t uid, gid;    /* gid gives way to the directory's if that has S_ISGID */
+    uint32_t rdev_major, rdev_minor; /* of device nodes */
+};
+
+/*
+ * Makes a file, device node, FIFO or socket (by the type in `mode`), a directory, or a symbolic link, and
+ * gives a reference to it; `inode` may be NULL. Return also -EEXIST, -ENOENT (the directory was removed),
+ * -EMLINK, -ENAMETOOLONG.
+ */
+UEXT4_API int uext4_create(struct uext4_inode *dir, const char *name, size_t name_length,
+                           const struct uext4_new_inode *what, struct uext4_inode **inode);
+UEXT4_API int uext4_mkdir(struct uext4_inode *dir, const char *name, size_t name_length,
+                          const struct uext4_new_inode *what, struct uext4_inode **inode);
+UEXT4_API int uext4_symlink(struct uext4_inode *dir, const char *name, size_t name_length,
+                            const char *target, size_t target_length,
+                            const struct uext4_new_inode *what, struct uext4_inode **inode);
+
+/* Gives an inode another name. -EPERM for a directory, -EMLINK past 65000. */
+UEXT4_API int uext4_link(struct uext4_inode *inode, struct uext4_inode *dir, const char *name,
+                         size_t name_length);
+
+/*
+ * Take a name away. An inode without names lives on until its last reference is put, and is freed then,
+ * after a crash too. -EISDIR and -ENOTDIR, -ENOTEMPTY, -EBUSY (the root).
+ */
+UEXT4_API int uext4_unlink(struct uext4_inode *dir, const char *name, size_t name_length);
+UEXT4_API int uext4_rmdir(struct uext4_inode *dir, const char *name, size_t name_length);
+
+#define UEXT4_RENAME_NOREPLACE 0x1u /* -EEXIST if the new name exists */
+#define UEXT4_RENAME_EXCHANGE  0x2u /* both exist, and change places */
+
+/* As rename(2) and renameat2(2). -EINVAL for a directory into itself or below. */
+UEXT4_API int uext4_rename(struct uext4_inode *old_dir, const char *old_name,
+                           size_t old_name_length, struct uext4_inode *new_dir,
+                           const char *new_name, size_t new_name_length, unsigned int flags);
+
+/*
+ * Writes at `offset`, past the end too: what lies between is a hole. Returns the count, less than asked
+ * for only when space ran out or the device failed after some of it. Writes that do not overlap run in
+ * parallel; a write is seen whole or not at all by reads of the same range. Also -EFBIG, -EISDIR.
+ */
+UEXT4_API ssize_t uext4_write(struct uext4_inode *inode, const void *buffer, size_t length,
+                              uint64_t offset);
+UEXT4_API ssize_t uext4_writev(struct uext4_inode *inode, const struct iovec *iov, int iov_count,
+                               uint64_t offset);
+
+/* Sets the size of a regular file. Also -EFBIG. */
+UEXT4_API int uext4_truncate(struct uext4_inode *inode, uint64_t size);
+
+#define UEXT4_SET_MODE        0x01u /* permissions only */
+#define UEXT4_SET_UID         0x02u
+#define UEXT4_SET_GID         0x04u
+#define UEXT4_SET_ACCESS_TIME 0x08u
+#define UEXT4_SET_MODIFY_TIME 0x10u
+#define UEXT4_SET_CHANGE_TIME 0x20u /* else it is now */
+
+/* Sets those attributes that `mask` names from the fields of `stat`. */
+UEXT4_API int uext4_set_attributes(struct uext4_inode *inode, const struct uext4_stat *stat,
+                                   unsigned int mask);
+
+/*
+ * Makes all changes of an inode durable, or with `data_only` those that its data needs. Callers share
+ * commits. Returns also the error that kept an earlier change from the disk.
+ */
+UEXT4_API int uext4_fsync(struct uext4_inode *inode, bool data_only);
+
+/* Makes all changes of the file system durable. */
+UEXT4_API int uext4_sync(struct uext4 *fs);
 
 /* ---- Recovery ------------------------------------------------------------------------------- */
 

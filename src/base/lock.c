@@ -8,6 +8,7 @@
 #include "base/lock.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -25,10 +26,16 @@ static _Thread_local struct {
     } held[MAX_HELD];
 } order;
 
+/* Locks of which a thread may hold several: in an order that their own place says (lock.h). */
+static bool may_repeat(enum lock_rank rank)
+{
+    return rank == LOCK_RANK_NAMES;
+}
+
 static void order_acquire(const void *lock, enum lock_rank rank, const char *name)
 {
     for (unsigned int i = 0; i < order.count; i++) {
-        if (order.held[i].rank >= rank) {
+        if (order.held[i].rank > rank || (order.held[i].rank == rank && !may_repeat(rank))) {
             fprintf(stderr, "lock order: %s (rank %d) taken while holding %s (rank %d)\n", name,
                     (int)rank, order.held[i].name, (int)order.held[i].rank);
             abort();
@@ -71,6 +78,24 @@ static void order_release(const void *lock, const char *name)
 
 #endif
 
+void lock_order_enter(const void *place, enum lock_rank rank, const char *name)
+{
+#ifdef UEXT4_CHECK_LOCK_ORDER
+    order_acquire(place, rank, name);
+#else
+    (void)place, (void)rank, (void)name;
+#endif
+}
+
+void lock_order_leave(const void *place, const char *name)
+{
+#ifdef UEXT4_CHECK_LOCK_ORDER
+    order_release(place, name);
+#else
+    (void)place, (void)name;
+#endif
+}
+
 /* The pthread calls below fail only when they are misused, which is a bug of ours. */
 static void require(int error, const char *call)
 {
@@ -105,7 +130,15 @@ void mutex_unlock(struct mutex *mutex) NO_THREAD_SAFETY_CHECK
 
 void rwlock_init(struct rwlock *lock, enum lock_rank rank, const char *name)
 {
-    require(pthread_rwlock_init(&lock->pthread, NULL), "pthread_rwlock_init");
+    pthread_rwlockattr_t attributes;
+
+    /* Readers that follow each other closely must not keep a writer out for ever. */
+    require(pthread_rwlockattr_init(&attributes), "pthread_rwlockattr_init");
+    require(pthread_rwlockattr_setkind_np(&attributes,
+                                          PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP),
+            "pthread_rwlockattr_setkind_np");
+    require(pthread_rwlock_init(&lock->pthread, &attributes), "pthread_rwlock_init");
+    pthread_rwlockattr_destroy(&attributes);
     ORDER_INIT(lock, rank, name);
 }
 

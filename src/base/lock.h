@@ -15,15 +15,28 @@
 
 /* Lowest first: a thread takes locks in rising rank. The order of LOCKING.md. */
 enum lock_rank {
-    LOCK_RANK_FS,           /* state of a mounted file system, such as its first statfs */
-    LOCK_RANK_INODE_LOAD,   /* one inode's reading from the disk */
-    LOCK_RANK_MAP,          /* mapping cache of an inode */
-    LOCK_RANK_BUFFER_LOAD,  /* one metadata block's reading from the device */
-    LOCK_RANK_INODE_TABLE,  /* shard of the inode hash */
-    LOCK_RANK_BUFFER_TABLE, /* shard of the buffer hash */
-    LOCK_RANK_DEVICE,       /* inside a device or a filter */
-    LOCK_RANK_DEVICE_QUEUE, /* inside an asynchronous queue */
-    LOCK_RANK_LEAF,         /* takes no further lock */
+    LOCK_RANK_FS,              /* state of a mounted file system, such as its first statfs */
+    LOCK_RANK_RENAME,          /* moves of directories, one at a time */
+    LOCK_RANK_NAMES,           /* a directory's entries; several: parents first, then by number */
+    LOCK_RANK_JOURNAL_HANDLE,  /* an open handle: not a lock, but others wait for its end */
+    LOCK_RANK_INODE_LOAD,      /* one inode's reading from the disk */
+    LOCK_RANK_ORPHANS,         /* the orphan list */
+    LOCK_RANK_XATTR,           /* an inode's extended attributes */
+    LOCK_RANK_MAP,             /* an inode's map: extent tree or indirect blocks */
+    LOCK_RANK_MAP_CACHE,       /* mapping cache of an inode */
+    LOCK_RANK_INODE_FIELDS,    /* an inode's fields in memory, and their bytes in the table */
+    LOCK_RANK_GROUP,           /* a block group's bitmaps and counts */
+    LOCK_RANK_FREED,           /* what the running transaction has freed */
+    LOCK_RANK_DESCRIPTOR,      /* bytes of a group's descriptor, of the superblock */
+    LOCK_RANK_BUFFER_LOAD,     /* one metadata block's reading from the device */
+    LOCK_RANK_INODE_TABLE,     /* shard of the inode hash */
+    LOCK_RANK_JOURNAL_STATE,   /* the transactions, the log and who waits for them */
+    LOCK_RANK_JOURNAL_RECORDS, /* shard of the journal's knowledge of buffers */
+    LOCK_RANK_BUFFER_TABLE,    /* shard of the buffer hash */
+    LOCK_RANK_DEVICE,          /* inside a device or a filter */
+    LOCK_RANK_DEVICE_QUEUE,    /* inside an asynchronous queue */
+    LOCK_RANK_RANGE_LIST,      /* who has which range of a file, while it is looked at */
+    LOCK_RANK_LEAF,            /* takes no further lock */
 };
 
 struct CAPABILITY("mutex") mutex {
@@ -67,5 +80,12 @@ int condition_wait_until(struct condition *condition, struct mutex *mutex, uint6
     REQUIRES(mutex);
 void condition_signal(struct condition *condition);
 void condition_broadcast(struct condition *condition);
+
+/*
+ * For the order check alone: from here to the leave, the thread has something that others wait for
+ * as for a lock. `place` tells it from others.
+ */
+void lock_order_enter(const void *place, enum lock_rank rank, const char *name);
+void lock_order_leave(const void *place, const char *name);
 
 #endif

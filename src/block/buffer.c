@@ -9,18 +9,20 @@
  *    +---- read failed ------+         (unused and oldest)    |
  *    +---- reclaim -------------------------------------------+
  *
- * claim: buffer_claim_locked; read: load_run; reclaim: buffer_claim_locked of another block.
+ * claim: buffer_claim_locked; read: load_run; reclaim: buffer_claim_locked of another block;
+ * forgotten: VALID to FREE by buffer_forget. A forgotten buffer may still be held; it is in no
+ * chain, so nobody finds it, and it is free for other blocks when its last holder puts it.
  * A LOADING buffer is held by its loader; others wait for the shard's condition. The device is
- * called with no lock held. Data of a held buffer does not change. Buffers come from slabs, which
- * live until the cache is destroyed.
+ * called with no lock held. Buffers come from slabs, which live until the cache is destroyed.
  *
- * Callers: space, inode, map, dir; fs for creation.
+ * Callers: journal, space, inode, map, dir; fs for creation.
  */
 #include "block/buffer.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/list.h"
@@ -41,6 +43,7 @@ struct cached_buffer {
     struct list recency;           /* [shard] in `unused` while nobody holds it */
     unsigned int references;       /* [shard] */
     enum buffer_state state;       /* [shard] */
+    bool is_unwanted;              /* [shard] LOADING, and to be forgotten when it ends */
     _Atomic uint64_t verified_tag; /* [atomic] */
 };
 
@@ -129,6 +132,11 @@ void buffer_cache_destroy(struct buffer_cache *cache)
         mutex_destroy(&shard->mutex);
     }
     free(cache);
+}
+
+uint32_t buffer_cache_block_bytes(const struct buffer_cache *cache)
+{
+    return cache->block_bytes;
 }
 
 /* Adds a slab of free buffers to the shard. */
@@ -224,6 +232,9 @@ static struct cached_buffer *buffer_claim_locked(struct buffer_shard *shard, uin
         shard_unhash_locked(shard, buffer);
     buffer->public.block = block;
     buffer->state = BUFFER_LOADING;
+    buffer->is_unwanted = false;
+    buffer->public.private = NULL;
+    atomic_store_explicit(&buffer->public.private_mark, 0, memory_order_relaxed);
     atomic_store_explicit(&buffer->verified_tag, 0, memory_order_relaxed);
     struct cached_buffer **bucket = bucket_of(shard, block);
     buffer->chained = *bucket;
@@ -238,7 +249,7 @@ static void buffer_loaded(struct cached_buffer *buffer, int error)
     struct buffer_shard *shard = buffer->shard;
 
     mutex_lock(&shard->mutex);
-    if (error == 0)
+    if (error == 0 && !buffer->is_unwanted)
         buffer->state = BUFFER_VALID;
     else
         shard_unhash_locked(shard, buffer);
@@ -378,6 +389,65 @@ void buffer_put(struct buffer *buffer)
 
     mutex_lock(&shard->mutex);
     shard_release_locked(shard, cached);
+    mutex_unlock(&shard->mutex);
+}
+
+void buffer_hold(struct buffer *buffer)
+{
+    struct cached_buffer *cached = container_of(buffer, struct cached_buffer, public);
+    struct buffer_shard *shard = cached->shard;
+
+    mutex_lock(&shard->mutex);
+    shard_hold_locked(shard, cached);
+    mutex_unlock(&shard->mutex);
+}
+
+int buffer_create(struct buffer_cache *cache, uint64_t block, struct buffer **result)
+{
+    bool is_claimed;
+    struct cached_buffer *buffer = find_or_claim(cache, block, &is_claimed);
+
+    if (buffer == NULL)
+        return -ENOMEM;
+    if (is_claimed) {
+        memset(buffer_writable(&buffer->public), 0, cache->block_bytes);
+        buffer_loaded(buffer, 0);
+    }
+    *result = &buffer->public;
+    return 0;
+}
+
+struct buffer *buffer_find(struct buffer_cache *cache, uint64_t block)
+{
+    struct buffer_shard *shard = shard_of(cache, block);
+    struct cached_buffer *buffer;
+
+    mutex_lock(&shard->mutex);
+    buffer = shard_find_locked(shard, block);
+    if (buffer != NULL && buffer->state == BUFFER_VALID)
+        shard_hold_locked(shard, buffer);
+    else
+        buffer = NULL;
+    mutex_unlock(&shard->mutex);
+    return buffer == NULL ? NULL : &buffer->public;
+}
+
+void buffer_forget(struct buffer_cache *cache, uint64_t block)
+{
+    struct buffer_shard *shard = shard_of(cache, block);
+    struct cached_buffer *buffer;
+
+    mutex_lock(&shard->mutex);
+    buffer = shard_find_locked(shard, block);
+    if (buffer != NULL && buffer->state == BUFFER_LOADING) {
+        buffer->is_unwanted = true;
+    } else if (buffer != NULL) {
+        shard_unhash_locked(shard, buffer);
+        if (buffer->references == 0) {
+            list_remove(&buffer->recency);
+            list_add_first(&shard->unused, &buffer->recency);
+        }
+    }
     mutex_unlock(&shard->mutex);
 }
 

@@ -9,14 +9,23 @@
 #ifndef UEXT4_BLOCK_BUFFER_H
 #define UEXT4_BLOCK_BUFFER_H
 
+#include <stdatomic.h>
+
 #include "block/device.h"
 
 struct buffer_cache;
 
-/* A block. The holder of a reference may read `data`; nobody changes it in this version. */
+/*
+ * A block. The holder of a reference may read `data`, under whatever lock guards what is in the
+ * block. Who writes blocks back hangs what it knows about one at `private`, under locks of its own,
+ * and holds the buffer as long as it does: the cache only clears both fields when a buffer is given
+ * to another block.
+ */
 struct buffer {
     uint64_t block;
     const void *data; /* block_bytes long, aligned to them */
+    void *private;
+    _Atomic uint64_t private_mark; /* may be read by every holder */
 };
 
 int buffer_cache_create(struct device *device, uint32_t block_bytes, size_t max_bytes,
@@ -24,6 +33,8 @@ int buffer_cache_create(struct device *device, uint32_t block_bytes, size_t max_
 
 /* Nobody may hold a buffer. NULL is allowed. */
 void buffer_cache_destroy(struct buffer_cache *cache);
+
+uint32_t buffer_cache_block_bytes(const struct buffer_cache *cache);
 
 /*
  * Gives a reference to a block, read from the device if it is not cached. Threads that want the
@@ -34,6 +45,31 @@ int buffer_get(struct buffer_cache *cache, uint64_t block, struct buffer **buffe
 
 /* Releases a reference; NULL is allowed. */
 void buffer_put(struct buffer *buffer);
+
+/* One more reference to a buffer that the caller holds. */
+void buffer_hold(struct buffer *buffer);
+
+/*
+ * Gives a reference without reading: to what the cache has of the block, else to zeros. For blocks
+ * whose content on the device is of no interest.
+ */
+int buffer_create(struct buffer_cache *cache, uint64_t block, struct buffer **buffer) MUST_CHECK;
+
+/* Gives a reference if the block is cached and read, else NULL. Does not wait. */
+struct buffer *buffer_find(struct buffer_cache *cache, uint64_t block);
+
+/*
+ * Makes the cache forget a block: whoever wants it next reads it from the device, also if a read of
+ * it is under way now. Who holds it keeps what it has. Does not wait. Nothing may hang at
+ * `private`.
+ */
+void buffer_forget(struct buffer_cache *cache, uint64_t block);
+
+/* The content, for who may change it: the journal's journal_data gives it out. */
+static inline void *buffer_writable(struct buffer *buffer)
+{
+    return (void *)(uintptr_t)buffer->data;
+}
 
 /*
  * As buffer_get, and if the block has to be read, reads the window of `window_count` blocks from

@@ -1,39 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Look-ups through the hash index (htree) of a directory.
+ * Paths through the hash index (htree) of a directory, and look-ups by them.
  *
- *   block 0: root (".", "..", facts, entries) -> up to 2 levels of inner nodes -> blocks of entries
+ * A node is checked when it enters the cache; every move along the index is bounded by the number
+ * of the directory's blocks.
  *
- * Equal hashes can go on in the next block of entries: then its index entry has the same hash.
- *
- * Locks: none; a buffer per level is held. Callers: lookup.c.
+ * Locks: the caller's on the directory; a buffer per level is held. Callers: lookup.c, order.c,
+ * index_edit.c.
  */
+#include "dir/index.h"
+
 #include <errno.h>
 
-#include "dir/dir.h"
-
-/* One node on the way down. */
-struct frame {
-    struct buffer *buffer;
-    unsigned int position, count;
-};
-
-struct descent {
-    struct inode *dir;
-    uint64_t block_count; /* of the directory */
-    unsigned int levels;  /* inner levels below the root */
-    struct frame frames[HTREE_MAX_LEVELS];
-    unsigned int frame_count;
-};
-
-/* Reads a node of the index and pushes it as the next frame, standing on its first entry. */
-static int descent_push(struct descent *descent, uint64_t file_block, struct htree_root *root)
+static const char *check_node(struct index_path *path, const struct buffer *buffer, bool is_root,
+                              uint64_t tag)
 {
-    struct inode *dir = descent->dir;
+    const struct superblock *sb = &path->dir->volume->sb;
+
+    if (is_root)
+        return htree_root_check(sb, buffer->data, path->block_count, &path->root);
+    /* A node that was verified points into the directory, which does not shrink. */
+    if (buffer_is_verified(buffer, tag))
+        return NULL;
+    return htree_node_check(sb, buffer->data, path->block_count);
+}
+
+static int get_node(struct index_path *path, uint32_t file_block, bool is_root,
+                    struct buffer **result)
+{
+    struct inode *dir = path->dir;
     const struct volume *volume = dir->volume;
-    bool is_root = root != NULL;
     uint64_t tag = block_tag(is_root ? BLOCK_KIND_HTREE_ROOT : BLOCK_KIND_HTREE_NODE, dir->ino, 0);
-    const char *reason = NULL;
     struct buffer *buffer;
     uint64_t hole_blocks;
     int error = dir_get_block(dir, file_block, &buffer, &hole_blocks);
@@ -42,79 +39,200 @@ static int descent_push(struct descent *descent, uint64_t file_block, struct htr
         return error;
     if (buffer == NULL)
         return dir_corrupt(dir, file_block, "the index points to a hole");
-    if (is_root)
-        reason = htree_root_check(&volume->sb, buffer->data, descent->block_count, root);
-    else if (!buffer_is_verified(buffer, tag))
-        reason = htree_node_check(&volume->sb, buffer->data, descent->block_count);
+    const char *reason = check_node(path, buffer, is_root, tag);
     if (reason != NULL) {
         error = dir_corrupt(dir, file_block, reason);
     } else if (!buffer_is_verified(buffer, tag)) {
         if (!volume->skip_checksums &&
             !htree_node_checksum_matches(&volume->sb, dir->checksum_seed, buffer->data, is_root)) {
-            log_error(volume->log, "directory inode %u, index block %llu: checksum does not match",
-                      dir->ino, (unsigned long long)file_block);
+            log_error(volume->log, "directory inode %u, index block %u: checksum does not match",
+                      dir->ino, file_block);
             error = -EBADMSG;
         } else {
             buffer_set_verified(buffer, tag);
         }
     }
-    if (error != 0) {
+    if (error != 0)
         buffer_put(buffer);
+    else
+        *result = buffer;
+    return error;
+}
+
+int index_get_node(struct index_path *path, uint32_t file_block, struct buffer **buffer)
+{
+    return get_node(path, file_block, false, buffer);
+}
+
+/* Reads a node of the index and pushes it as the next frame, standing on its first entry. */
+static int push(struct index_path *path, uint32_t file_block)
+{
+    bool is_root = path->frame_count == 0;
+    struct buffer *buffer;
+    int error = get_node(path, file_block, is_root, &buffer);
+
+    if (error != 0)
         return error;
-    }
-    descent->frames[descent->frame_count++] =
-        (struct frame){.buffer = buffer, .count = htree_count(buffer->data, is_root)};
+    path->frames[path->frame_count++] = (struct index_frame){
+        .buffer = buffer,
+        .file_block = file_block,
+        .count = htree_count(buffer->data, is_root),
+    };
+    if (!is_root)
+        path->nodes_read++;
     return 0;
 }
 
-/* The index entry that the frame stands on. */
-static struct htree_entry frame_entry(const struct descent *descent, unsigned int number)
+/* The index entry at a place of a frame. */
+static struct htree_entry entry_at(const struct index_path *path, unsigned int number,
+                                   unsigned int position)
 {
-    const struct frame *frame = &descent->frames[number];
+    return htree_entry_at(path->frames[number].buffer->data, number == 0, position);
+}
 
-    return htree_entry_at(frame->buffer->data, number == 0, frame->position);
+int index_open(struct inode *dir, struct index_path *path)
+{
+    int64_t blocks = dir_block_count(dir);
+
+    *path = (struct index_path){.dir = dir};
+    if (blocks < 0)
+        return (int)blocks;
+    path->block_count = (uint64_t)blocks;
+    int error = push(path, 0);
+    if (error == 0 && path->root.indirect_levels >= HTREE_MAX_LEVELS) {
+        index_close(path);
+        return dir_corrupt(dir, 0, "the index has too many levels");
+    }
+    return error;
+}
+
+void index_close(struct index_path *path)
+{
+    for (unsigned int i = 0; i < path->frame_count; i++)
+        buffer_put(path->frames[i].buffer);
+    path->frame_count = 0;
+}
+
+struct htree_entry index_leaf(const struct index_path *path)
+{
+    unsigned int last = path->frame_count - 1;
+
+    return entry_at(path, last, path->frames[last].position);
 }
 
 /* Goes down from the lowest frame to the last inner level, by hash or along the first entries. */
-static int descent_complete(struct descent *descent, const uint32_t *hash)
+static int complete(struct index_path *path, const uint32_t *hash)
 {
-    while (descent->frame_count < descent->levels + 1) {
-        int error = descent_push(descent, frame_entry(descent, descent->frame_count - 1).block,
-                                 NULL);
+    while (path->frame_count < path->root.indirect_levels + 1u) {
+        int error = push(path, index_leaf(path).block);
 
         if (error != 0)
             return error;
-        struct frame *frame = &descent->frames[descent->frame_count - 1];
+        struct index_frame *frame = &path->frames[path->frame_count - 1];
         frame->position = hash != NULL ? htree_find(frame->buffer->data, false, *hash) : 0;
     }
     return 0;
 }
 
-/*
- * Moves to the next block of entries if it can hold the same hash. 1: moved, 0: there is none.
- */
-static int descent_next(struct descent *descent, uint32_t hash)
+int index_descend(struct index_path *path, uint32_t hash)
 {
-    while (descent->frame_count > 0) {
-        struct frame *frame = &descent->frames[descent->frame_count - 1];
+    path->frames[0].position = htree_find(path->frames[0].buffer->data, true, hash);
+    return complete(path, &hash);
+}
+
+bool index_peek_next(const struct index_path *path, uint32_t *hash)
+{
+    for (unsigned int i = path->frame_count; i-- > 0;) {
+        if (path->frames[i].position + 1 < path->frames[i].count) {
+            *hash = entry_at(path, i, path->frames[i].position + 1).hash;
+            return true;
+        }
+    }
+    return false;
+}
+
+int index_next(struct index_path *path)
+{
+    while (path->frame_count > 0) {
+        struct index_frame *frame = &path->frames[path->frame_count - 1];
 
         if (frame->position + 1 < frame->count) {
             frame->position++;
-            if ((frame_entry(descent, descent->frame_count - 1).hash & ~1u) != hash)
-                return 0;
-            int error = descent_complete(descent, NULL);
+            int error = complete(path, NULL);
             return error != 0 ? error : 1;
         }
         buffer_put(frame->buffer);
-        descent->frame_count--;
+        path->frame_count--;
     }
     return 0;
 }
 
-static int search_leaf(struct descent *descent, const struct dir_name *name, uint32_t *ino)
+/* ---- The whole of an index ------------------------------------------------------------------ */
+
+/* True if the hashes of the lowest node lie between those of the entries around it, above. */
+static bool lowest_node_is_in_order(const struct index_path *path)
 {
-    struct inode *dir = descent->dir;
-    uint64_t file_block = frame_entry(descent, descent->frame_count - 1).block;
+    unsigned int last = path->frame_count - 1;
+    const struct index_frame *frame = &path->frames[last];
+    uint32_t next;
+
+    if (last == 0 || frame->count < 2)
+        return true;
+    if (entry_at(path, last, 1).hash <
+        entry_at(path, last - 1, path->frames[last - 1].position).hash)
+        return false;
+    /* Standing on the last entry, the next one is another node's. */
+    return !index_peek_next(path, &next) || entry_at(path, last, frame->count - 1).hash <= next;
+}
+
+static int check_nodes(struct index_path *path)
+{
+    uint64_t leaves = 0;
+    uint32_t highest = 0;
+    int result = complete(path, NULL);
+
+    if (result != 0)
+        return result;
+    do {
+        struct index_frame *frame = &path->frames[path->frame_count - 1];
+        uint32_t next;
+
+        leaves += frame->count;
+        if (leaves >= path->block_count)
+            return dir_corrupt(path->dir, 0, "the index has more blocks than the directory");
+        frame->position = frame->count - 1;
+        bool has_next = index_peek_next(path, &next);
+        if (!lowest_node_is_in_order(path) || (has_next && next < highest))
+            return dir_corrupt(path->dir, frame->file_block, "the index is not in order");
+        highest = has_next ? next : highest;
+        result = index_next(path);
+    } while (result > 0);
+    if (result == 0 && leaves + path->nodes_read + 1 != path->block_count)
+        return dir_corrupt(path->dir, 0, "blocks of the directory are not in its index");
+    return result;
+}
+
+int index_check(struct inode *dir)
+{
+    struct index_path path;
+    int error = index_open(dir, &path);
+
+    if (error == 0) {
+        error = check_nodes(&path);
+        index_close(&path);
+    }
+    if (error == -EUCLEAN || error == -EBADMSG)
+        return 0;
+    return error != 0 ? error : 1;
+}
+
+/* ---- Look-ups ------------------------------------------------------------------------------- */
+
+static int search_leaf(struct index_path *path, const struct dir_name *name,
+                       struct dir_place *place)
+{
+    struct inode *dir = path->dir;
+    uint32_t file_block = index_leaf(path).block;
     const char *reason;
     struct buffer *buffer;
     uint64_t hole_blocks;
@@ -124,57 +242,51 @@ static int search_leaf(struct descent *descent, const struct dir_name *name, uin
         return result;
     if (buffer == NULL)
         return dir_corrupt(dir, file_block, "the index points to a hole");
-    result = dir_search_area(dir, buffer->data, dir->volume->sb.block_bytes, name, ino, &reason);
+    result = dir_search_area(dir, buffer->data, dir->volume->sb.block_bytes, name, place, &reason);
     if (result < 0)
         dir_corrupt(dir, file_block, reason);
-    buffer_put(buffer);
+    if (result > 0) {
+        place->buffer = buffer;
+        place->file_block = file_block;
+    } else {
+        buffer_put(buffer);
+    }
     return result;
 }
 
-static int search(struct descent *descent, const struct dir_name *name, uint32_t *ino)
+static int search(struct index_path *path, const struct dir_name *name, struct dir_place *place)
 {
-    const struct superblock *sb = &descent->dir->volume->sb;
-    struct htree_root root = {0};
     struct htree_hash hash;
-    int result = descent_push(descent, 0, &root);
 
-    if (result != 0)
-        return result;
-    descent->levels = root.indirect_levels;
-    if (descent->levels >= HTREE_MAX_LEVELS)
-        return dir_corrupt(descent->dir, 0, "the index has too many levels");
-    bool is_hashed = name->is_folded
-                         ? htree_hash_name(sb, root.hash_version, name->folded, name->folded_length,
-                                           &hash)
-                         : htree_hash_name(sb, root.hash_version, name->bytes, name->length, &hash);
-    if (!is_hashed)
-        return dir_corrupt(descent->dir, 0, "the index has an unknown hash");
-    descent->frames[0].position = htree_find(descent->frames[0].buffer->data, true, hash.major);
-    result = descent_complete(descent, &hash.major);
+    if (!dir_name_hash(path->dir, path->root.hash_version, name, &hash))
+        return dir_corrupt(path->dir, 0, "the index has an unknown hash");
+    int result = index_descend(path, hash.major);
 
     /* Each step goes to another leaf, of which there are no more than blocks. */
-    for (uint64_t leaves = 0; result == 0 && leaves < descent->block_count; leaves++) {
-        result = search_leaf(descent, name, ino);
+    for (uint64_t leaves = 0; result == 0 && leaves < path->block_count; leaves++) {
+        uint32_t next_hash;
+
+        result = search_leaf(path, name, place);
         if (result != 0)
             return result > 0 ? 0 : result;
-        result = descent_next(descent, hash.major);
+        if (!index_peek_next(path, &next_hash) || (next_hash & ~1u) != hash.major)
+            return -ENOENT;
+        result = index_next(path);
         if (result <= 0)
             return result == 0 ? -ENOENT : result;
         result = 0;
     }
-    return result != 0 ? result : dir_corrupt(descent->dir, 0, "the index runs in a circle");
+    return result != 0 ? result : dir_corrupt(path->dir, 0, "the index runs in a circle");
 }
 
-int dir_index_lookup(struct inode *dir, const struct dir_name *name, uint32_t *ino)
+int index_find(struct inode *dir, const struct dir_name *name, struct dir_place *place)
 {
-    struct descent descent = {.dir = dir};
-    int64_t blocks = dir_block_count(dir);
+    struct index_path path;
+    int error = index_open(dir, &path);
 
-    if (blocks < 0)
-        return (int)blocks;
-    descent.block_count = (uint64_t)blocks;
-    int error = search(&descent, name, ino);
-    for (unsigned int i = 0; i < descent.frame_count; i++)
-        buffer_put(descent.frames[i].buffer);
+    if (error != 0)
+        return error;
+    error = search(&path, name, place);
+    index_close(&path);
     return error;
 }

@@ -3,10 +3,11 @@
  * Directories whose entries lie in the inode: 4 bytes with the parent's number, then entries in the
  * rest of i_block, then more in the attribute system.data. "." and ".." have no entries.
  *
- * Cookies: 1 behind ".", 2 behind "..", then COOKIE_BASE + the place of the next entry, the two
+ * Cookies: those that the entries will have in the block that takes them when the inode is full
+ * (inline_edit.c): 12 behind ".", 24 behind "..", then 24 + the place of the next entry, the two
  * areas counted as one.
  *
- * Locks: none. Callers: lookup.c, iterate.c.
+ * Locks: the caller's on the directory. Callers: lookup.c, iterate.c, order.c, inline_edit.c.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,54 +16,50 @@
 #include "base/byteorder.h"
 #include "dir/dir.h"
 
-#define COOKIE_BASE  16
-#define PARENT_BYTES 4
+#define DOT_COOKIE    12
+#define DOTDOT_COOKIE 24
 
-/* The two areas of entries. */
-struct areas {
-    struct inline_data data;
-    uint32_t parent;
-    struct {
-        const uint8_t *start;
-        size_t size;
-    } area[2];
-};
-
-static int areas_open(const struct inode *dir, struct areas *areas)
+int dir_inline_open(const struct inode *dir, struct dir_inline_areas *areas)
 {
     int error = inode_read_inline(dir, &areas->data);
 
     if (error != 0)
         return error;
     areas->parent = le32_at(areas->data.head);
-    areas->area[0].start = areas->data.head + PARENT_BYTES;
-    areas->area[0].size = areas->data.head_bytes - PARENT_BYTES;
+    areas->area[0].start = areas->data.head + DIR_INLINE_PARENT_BYTES;
+    areas->area[0].size = areas->data.head_bytes - DIR_INLINE_PARENT_BYTES;
     areas->area[1].start = areas->data.tail;
     areas->area[1].size = areas->data.tail_bytes;
     return 0;
 }
 
-int dir_inline_lookup(const struct inode *dir, const struct dir_name *name, uint32_t *ino)
+int dir_inline_find(const struct inode *dir, const struct dir_name *name, struct dir_place *place)
 {
-    struct areas areas;
+    struct dir_inline_areas areas;
     const char *reason;
-    int result = areas_open(dir, &areas);
+    int result = dir_inline_open(dir, &areas);
 
     if (result != 0)
         return result;
+    place->area = DIR_AREA_DOTS;
     if (name->length == 1 && name->bytes[0] == '.') {
-        *ino = dir->ino;
+        place->ino = dir->ino;
         result = 1;
     } else if (name->length == 2 && memcmp(name->bytes, "..", 2) == 0) {
-        *ino = areas.parent;
+        place->ino = areas.parent;
         result = 1;
     }
-    for (unsigned int i = 0; result == 0 && i < ARRAY_LENGTH(areas.area); i++) {
-        result = dir_search_area(dir, areas.area[i].start, areas.area[i].size, name, ino, &reason);
+    for (int i = 0; result == 0 && i < (int)ARRAY_LENGTH(areas.area); i++) {
+        result = dir_search_area(dir, areas.area[i].start, areas.area[i].size, name, place,
+                                 &reason);
+        place->area = i;
         if (result < 0)
             dir_corrupt(dir, 0, reason);
     }
-    buffer_put(areas.data.buffer);
+    if (result > 0)
+        place->buffer = areas.data.buffer;
+    else
+        buffer_put(areas.data.buffer);
     return result > 0 ? 0 : result == 0 ? -ENOENT : result;
 }
 
@@ -72,7 +69,7 @@ static bool visit_dots(const struct inode *dir, uint32_t parent, uint64_t cookie
 {
     struct dirent_view entry = {.ino = dir->ino, .name_length = 1, .name = ".", .type = DT_DIR};
 
-    if (cookie == 0 && !visit(context, &entry, 1))
+    if (cookie == 0 && !visit(context, &entry, DOT_COOKIE))
         return false;
     if (parent == 0 || parent > dir->volume->sb.inode_count) {
         *error = dir_corrupt(dir, 0, "its parent's inode number is out of range");
@@ -81,14 +78,14 @@ static bool visit_dots(const struct inode *dir, uint32_t parent, uint64_t cookie
     entry.ino = parent;
     entry.name = "..";
     entry.name_length = 2;
-    return cookie >= 2 || visit(context, &entry, 2);
+    return cookie >= DOTDOT_COOKIE || visit(context, &entry, DOTDOT_COOKIE);
 }
 
 int dir_inline_iterate(const struct inode *dir, uint64_t cookie, dir_visitor visit, void *context)
 {
-    struct areas areas;
-    uint64_t place = COOKIE_BASE;
-    int result = areas_open(dir, &areas);
+    struct dir_inline_areas areas;
+    uint64_t place = DOTDOT_COOKIE;
+    int result = dir_inline_open(dir, &areas);
 
     if (result != 0)
         return result;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Goes through a directory block by block, whatever its index: blocks of the index hold no entries
- * in use. A cookie is the byte offset of the next entry.
+ * Goes through a directory: in the order of hashes where it has an index or may get one (order.c),
+ * else block by block, whatever its index, as blocks of the index hold no entries in use. There a
+ * cookie is the byte offset of the next entry: entries keep their place while others come and go.
  *
- * Locks: none; the block under the visitor is held. Callers: fs.
+ * Locks: the caller's on the directory; the block under the visitor is held. Callers: fs.
  */
 #include <errno.h>
 
@@ -36,18 +37,13 @@ static int visit_block(struct inode *dir, const struct buffer *buffer, uint64_t 
     return result;
 }
 
-int dir_iterate(struct inode *dir, uint64_t cookie, dir_visitor visit, void *context)
+static int iterate_places(struct inode *dir, uint64_t cookie, dir_visitor visit, void *context)
 {
     unsigned int damaged_run = 0;
     int first_error = 0;
 
-    if (!inode_is_directory(dir))
-        return -ENOTDIR;
-    if (inode_has_flag(dir, INODE_ENCRYPTED))
-        return -ENOKEY;
     if (inode_is_inline(dir))
         return dir_inline_iterate(dir, cookie, visit, context);
-
     int64_t block_count = dir_block_count(dir);
     if (block_count < 0)
         return (int)block_count;
@@ -80,4 +76,24 @@ int dir_iterate(struct inode *dir, uint64_t cookie, dir_visitor visit, void *con
         file_block += step;
     }
     return first_error;
+}
+
+int dir_iterate(struct inode *dir, uint64_t cookie, dir_visitor visit, void *context)
+{
+    if (!inode_is_directory(dir))
+        return -ENOTDIR;
+    if (inode_has_flag(dir, INODE_ENCRYPTED))
+        return -ENOKEY;
+    if (cookie <= 1 || (cookie & DIR_COOKIE_ORDERED) != 0) {
+        int result = -EAGAIN;
+
+        if (dir_is_ordered(dir))
+            result = dir_order_iterate(dir, cookie, visit, context);
+        if (result != -EAGAIN)
+            return result;
+        /* A position in an order that the directory has no more: nothing is behind it. */
+        if ((cookie & DIR_COOKIE_ORDERED) != 0)
+            return 0;
+    }
+    return iterate_places(dir, cookie, visit, context);
 }

@@ -2,14 +2,14 @@
 /*
  * Finds a name: by the index where there is one, else block by block.
  *
- * Locks: none. Callers: fs.
+ * Locks: the caller's on the directory. Callers: fs, remove.c.
  */
 #include <errno.h>
 #include <string.h>
 
-#include "dir/dir.h"
+#include "dir/index.h"
 
-static int linear_lookup(struct inode *dir, const struct dir_name *name, uint32_t *ino)
+static int linear_find(struct inode *dir, const struct dir_name *name, struct dir_place *place)
 {
     uint32_t block_bytes = dir->volume->sb.block_bytes;
     int64_t block_count = dir_block_count(dir);
@@ -26,13 +26,16 @@ static int linear_lookup(struct inode *dir, const struct dir_name *name, uint32_
         step = 1;
         int result = dir_get_leaf(dir, file_block, &buffer, &step);
         if (result == 0 && buffer != NULL) {
-            result = dir_search_area(dir, buffer->data, block_bytes, name, ino, &reason);
+            result = dir_search_area(dir, buffer->data, block_bytes, name, place, &reason);
+            if (result > 0) {
+                place->buffer = buffer;
+                place->file_block = file_block;
+                return 0;
+            }
             if (result == -EUCLEAN)
                 dir_corrupt(dir, file_block, reason);
             buffer_put(buffer);
         }
-        if (result > 0)
-            return 0;
         if (result == -EIO || result == -ENOMEM)
             return result;
         if (result < 0 && first_error == 0)
@@ -52,9 +55,32 @@ static bool is_ascii(const struct dir_name *name)
     return true;
 }
 
+int dir_find(struct inode *dir, const struct dir_name *name, bool for_change,
+             struct dir_place *place)
+{
+    *place = (struct dir_place){0};
+    if (inode_is_inline(dir))
+        return dir_inline_find(dir, name, place);
+
+    /* The root of the index hides the two entries that every directory starts with. */
+    bool is_dots = memcmp(name->bytes, "..", MIN(name->length, 2)) == 0 && name->length <= 2;
+    if (is_dots || !dir_has_index(dir))
+        return linear_find(dir, name, place);
+    int error = index_find(dir, name, place);
+    if (!for_change && (error == -EUCLEAN || error == -EBADMSG)) {
+        log_warning(dir->volume->log, "directory inode %u: searched without its index", dir->ino);
+        return linear_find(dir, name, place);
+    }
+    /* Versions of utf8 fold some letters differently, and then hash them differently. */
+    if (error == -ENOENT && name->is_folded && !is_ascii(name))
+        return linear_find(dir, name, place);
+    return error;
+}
+
 int dir_lookup(struct inode *dir, const char *bytes, size_t length, uint32_t *ino)
 {
     struct dir_name name;
+    struct dir_place place;
 
     if (!inode_is_directory(dir))
         return -ENOTDIR;
@@ -65,23 +91,11 @@ int dir_lookup(struct inode *dir, const char *bytes, size_t length, uint32_t *in
     if (inode_has_flag(dir, INODE_ENCRYPTED))
         return -ENOKEY;
     int error = dir_name_prepare(dir, bytes, length, &name);
+    if (error == 0)
+        error = dir_find(dir, &name, false, &place);
     if (error != 0)
         return error;
-    if (inode_is_inline(dir))
-        return dir_inline_lookup(dir, &name, ino);
-
-    /* The root of the index hides the two entries that every directory starts with. */
-    bool is_dots = memcmp(bytes, "..", MIN(length, 2)) == 0 && length <= 2;
-    if (!inode_has_flag(dir, INODE_INDEXED) || is_dots ||
-        !superblock_has_compat(&dir->volume->sb, FEATURE_COMPAT_DIR_INDEX))
-        return linear_lookup(dir, &name, ino);
-    error = dir_index_lookup(dir, &name, ino);
-    if (error == -EUCLEAN || error == -EBADMSG) {
-        log_warning(dir->volume->log, "directory inode %u: searched without its index", dir->ino);
-        return linear_lookup(dir, &name, ino);
-    }
-    /* Versions of utf8 fold some letters differently, and then hash them differently. */
-    if (error == -ENOENT && name.is_folded && !is_ascii(&name))
-        return linear_lookup(dir, &name, ino);
-    return error;
+    *ino = place.ino;
+    buffer_put(place.buffer);
+    return 0;
 }

@@ -2,7 +2,7 @@
 /*
  * Comparing names, with or without regard to case, and searching an area of entries for one.
  *
- * Locks: none. Callers: lookup.c, index.c, inline.c.
+ * Locks: none. Callers: all of this folder.
  */
 #include <errno.h>
 #include <string.h>
@@ -49,8 +49,41 @@ bool dir_name_matches(const struct dir_name *name, const struct dirent_view *ent
            memcmp(folded, name->folded, name->folded_length) == 0;
 }
 
+bool dir_name_hash(const struct inode *dir, uint8_t version, const struct dir_name *name,
+                   struct htree_hash *hash)
+{
+    const struct superblock *sb = &dir->volume->sb;
+
+    return name->is_folded ? htree_hash_name(sb, version, name->folded, name->folded_length, hash)
+                           : htree_hash_name(sb, version, name->bytes, name->length, hash);
+}
+
+bool dir_entry_hash(const struct inode *dir, uint8_t version, const struct dirent_view *entry,
+                    struct htree_hash *hash)
+{
+    struct dir_name name;
+
+    if (!inode_has_flag(dir, INODE_CASEFOLD))
+        return htree_hash_name(&dir->volume->sb, version, entry->name, entry->name_length, hash);
+    return dir_name_prepare(dir, entry->name, entry->name_length, &name) == 0 &&
+           dir_name_hash(dir, version, &name, hash);
+}
+
+uint8_t dir_default_hash_version(const struct superblock *sb)
+{
+    /* Roots hold these three only; signedness is the superblock's. */
+    return sb->default_hash_version <= HTREE_HASH_TEA ? sb->default_hash_version
+                                                      : (uint8_t)HTREE_HASH_HALF_MD4;
+}
+
+bool dir_has_index(const struct inode *dir)
+{
+    return inode_has_flag(dir, INODE_INDEXED) &&
+           superblock_has_compat(&dir->volume->sb, FEATURE_COMPAT_DIR_INDEX);
+}
+
 int dir_search_area(const struct inode *dir, const void *area, size_t size,
-                    const struct dir_name *name, uint32_t *ino, const char **reason)
+                    const struct dir_name *name, struct dir_place *place, const char **reason)
 {
     struct dirent_view entry;
 
@@ -59,7 +92,8 @@ int dir_search_area(const struct inode *dir, const void *area, size_t size,
         if (*reason != NULL)
             return -EUCLEAN;
         if (entry.ino != 0 && dir_name_matches(name, &entry)) {
-            *ino = entry.ino;
+            place->ino = entry.ino;
+            place->offset = offset;
             return 1;
         }
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads and checks the single blocks of a journal, for recovery; knows nothing of their order.
+ * Reads, checks and makes the single blocks of a journal; knows nothing of their order.
  *
- * Invariant: nothing is read outside the block, whatever it holds.
+ * Invariant: nothing is touched outside the block, whatever it holds.
  * Locks: none; every function works on its arguments alone.
  * Callers: src/journal.
  */
@@ -98,6 +98,9 @@ _Static_assert(sizeof(struct raw_commit) == 60, "journal commit");
 #define TAG_UUID_BYTES 16
 #define CHECKSUM_BYTES 4
 
+/* The features of csum v2 and csum v3. */
+#define CHECKSUMS_INCOMPAT 0x18u
+
 /* The checksum of a block with its own 4 bytes of checksum taken as zeros. */
 static uint32_t checksum_with_hole(uint32_t seed, const void *block, size_t length, size_t hole)
 {
@@ -180,6 +183,7 @@ void journal_layout_init(struct journal_layout *layout, uint32_t block_bytes,
     layout->tail_bytes = checksum_version >= 2 ? CHECKSUM_BYTES : 0;
     layout->revoke_record_bytes = is_64bit ? sizeof(be64) : sizeof(be32);
     layout->seed = crc32c(~0u, uuid, 16);
+    memcpy(layout->uuid, uuid, sizeof(layout->uuid));
     layout->tag_bytes = sizeof(struct raw_tag_v3);
     if (checksum_version < 3) {
         layout->tag_bytes = sizeof(struct raw_tag);
@@ -238,16 +242,8 @@ bool journal_tag_checksum_matches(const struct journal_layout *layout,
                                   const struct journal_tag *tag, uint32_t sequence,
                                   const void *data)
 {
-    be32 disk_sequence = be32_make(sequence);
-    uint32_t crc;
-
-    if (layout->checksum_version < 2)
-        return true;
-    crc = crc32c(layout->seed, &disk_sequence, sizeof(disk_sequence));
-    crc = crc32c(crc, data, layout->block_bytes);
-    if (layout->checksum_version == 2)
-        crc &= 0xffff;
-    return crc == tag->checksum;
+    return layout->checksum_version < 2 ||
+           journal_tag_checksum(layout, sequence, data) == tag->checksum;
 }
 
 bool journal_tail_checksum_matches(const struct journal_layout *layout, const void *block)
@@ -314,6 +310,216 @@ bool journal_commit_checksum_matches(const struct journal_layout *layout, const 
     }
     return crc == stored;
 }
+
+/* ---- Writing -------------------------------------------------------------------------------- */
+
+static void header_write(void *block, uint32_t type, uint32_t sequence)
+{
+    struct raw_header raw = {.magic = be32_make(JOURNAL_MAGIC),
+                             .type = be32_make(type),
+                             .sequence = be32_make(sequence)};
+
+    memcpy(block, &raw, sizeof(raw));
+}
+
+void journal_superblock_write(void *raw_bytes, const struct journal_superblock_update *update)
+{
+    struct raw_superblock raw;
+
+    memcpy(&raw, raw_bytes, sizeof(raw));
+    if (be32_get(raw.header.type) == JOURNAL_BLOCK_SUPERBLOCK_V1) {
+        size_t first_new = offsetof(struct raw_superblock, compat);
+
+        memset((uint8_t *)&raw + first_new, 0, sizeof(raw) - first_new);
+        raw.header.type = be32_make(JOURNAL_BLOCK_SUPERBLOCK_V2);
+        raw.user_count = be32_make(1);
+    }
+    raw.sequence = be32_make(update->sequence);
+    raw.start_block = be32_make(update->start_block);
+    if (update->error != 0)
+        raw.error = be32_make((uint32_t)update->error);
+    raw.compat = be32_make(update->compat);
+    raw.incompat = be32_make(update->incompat);
+    raw.ro_compat = be32_make(update->ro_compat);
+    raw.checksum_type = update->checksum_type;
+    if ((update->incompat & CHECKSUMS_INCOMPAT) != 0)
+        raw.checksum = be32_make(journal_superblock_checksum(&raw));
+    memcpy(raw_bytes, &raw, sizeof(raw));
+}
+
+bool journal_is_escape_needed(const void *data)
+{
+    return be32_at(data) == JOURNAL_MAGIC;
+}
+
+void journal_escape(void *data)
+{
+    memset(data, 0, sizeof(be32));
+}
+
+void journal_unescape(void *data)
+{
+    be32 magic = be32_make(JOURNAL_MAGIC);
+
+    memcpy(data, &magic, sizeof(magic));
+}
+
+uint32_t journal_tag_checksum(const struct journal_layout *layout, uint32_t sequence,
+                              const void *data)
+{
+    be32 disk_sequence = be32_make(sequence);
+    uint32_t crc;
+
+    if (layout->checksum_version < 2)
+        return 0;
+    crc = crc32c(layout->seed, &disk_sequence, sizeof(disk_sequence));
+    crc = crc32c(crc, data, layout->block_bytes);
+    return layout->checksum_version == 2 ? crc & 0xffff : crc;
+}
+
+uint32_t journal_descriptor_capacity(const struct journal_layout *layout)
+{
+    return (layout->block_bytes - JOURNAL_HEADER_BYTES - TAG_UUID_BYTES - layout->tail_bytes) /
+           layout->tag_bytes;
+}
+
+void journal_descriptor_begin(struct journal_writer *writer, const struct journal_layout *layout,
+                              void *block, uint32_t sequence)
+{
+    *writer = (struct journal_writer){
+        .layout = layout, .block = block, .used_bytes = JOURNAL_HEADER_BYTES};
+    memset(block, 0, layout->block_bytes);
+    header_write(block, JOURNAL_BLOCK_DESCRIPTOR, sequence);
+}
+
+/* Writes a tag's fields; the layout's tag_bytes may be fewer or more than they need. */
+static void tag_write(const struct journal_layout *layout, uint8_t *place,
+                      const struct journal_tag *tag)
+{
+    be32 low = be32_make((uint32_t)tag->disk_block);
+    be32 high = be32_make(layout->is_64bit ? (uint32_t)(tag->disk_block >> 32) : 0);
+
+    if (layout->checksum_version == 3) {
+        struct raw_tag_v3 raw = {.block_low = low,
+                                 .flags = be32_make(tag->flags),
+                                 .block_high = high,
+                                 .checksum = be32_make(tag->checksum)};
+
+        memcpy(place, &raw, sizeof(raw));
+    } else {
+        struct raw_tag raw = {.block_low = low,
+                              .checksum = be16_make((uint16_t)tag->checksum),
+                              .flags = be16_make((uint16_t)tag->flags),
+                              .block_high = high};
+
+        memcpy(place, &raw, MIN(sizeof(raw), (size_t)layout->tag_bytes));
+    }
+}
+
+bool journal_descriptor_add(struct journal_writer *writer, const struct journal_tag *tag)
+{
+    const struct journal_layout *layout = writer->layout;
+    bool is_first = writer->last_tag == 0;
+    uint32_t needed = layout->tag_bytes + (is_first ? TAG_UUID_BYTES : 0);
+    struct journal_tag own = *tag;
+
+    if (writer->used_bytes + needed > layout->block_bytes - layout->tail_bytes)
+        return false;
+    if (!is_first)
+        own.flags |= JOURNAL_TAG_SAME_UUID;
+    tag_write(layout, writer->block + writer->used_bytes, &own);
+    if (is_first)
+        memcpy(writer->block + writer->used_bytes + layout->tag_bytes, layout->uuid,
+               TAG_UUID_BYTES);
+    writer->last_tag = writer->used_bytes;
+    writer->used_bytes += needed;
+    return true;
+}
+
+static void tail_write(const struct journal_writer *writer)
+{
+    size_t hole = writer->layout->block_bytes - CHECKSUM_BYTES;
+    be32 checksum;
+
+    if (writer->layout->tail_bytes == 0)
+        return;
+    checksum = be32_make(
+        checksum_with_hole(writer->layout->seed, writer->block, writer->layout->block_bytes, hole));
+    memcpy(writer->block + hole, &checksum, sizeof(checksum));
+}
+
+void journal_descriptor_end(struct journal_writer *writer)
+{
+    struct journal_tag last;
+
+    tag_parse(writer->layout, writer->block + writer->last_tag, &last);
+    last.flags |= JOURNAL_TAG_LAST;
+    tag_write(writer->layout, writer->block + writer->last_tag, &last);
+    tail_write(writer);
+}
+
+uint32_t journal_revoke_capacity(const struct journal_layout *layout)
+{
+    return (layout->block_bytes - (uint32_t)sizeof(struct raw_revoke) - layout->tail_bytes) /
+           layout->revoke_record_bytes;
+}
+
+void journal_revoke_begin(struct journal_writer *writer, const struct journal_layout *layout,
+                          void *block, uint32_t sequence)
+{
+    *writer = (struct journal_writer){
+        .layout = layout, .block = block, .used_bytes = sizeof(struct raw_revoke)};
+    memset(block, 0, layout->block_bytes);
+    header_write(block, JOURNAL_BLOCK_REVOKE, sequence);
+}
+
+bool journal_revoke_add(struct journal_writer *writer, uint64_t disk_block)
+{
+    const struct journal_layout *layout = writer->layout;
+    be32 low = be32_make((uint32_t)disk_block);
+    be64 whole = be64_make(disk_block);
+
+    if (writer->used_bytes + layout->revoke_record_bytes > layout->block_bytes - layout->tail_bytes)
+        return false;
+    if (layout->is_64bit)
+        memcpy(writer->block + writer->used_bytes, &whole, sizeof(whole));
+    else
+        memcpy(writer->block + writer->used_bytes, &low, sizeof(low));
+    writer->used_bytes += layout->revoke_record_bytes;
+    return true;
+}
+
+void journal_revoke_end(struct journal_writer *writer)
+{
+    be32 used_bytes = be32_make(writer->used_bytes);
+
+    memcpy(writer->block + offsetof(struct raw_revoke, used_bytes), &used_bytes,
+           sizeof(used_bytes));
+    tail_write(writer);
+}
+
+void journal_commit_write(const struct journal_layout *layout, void *block, uint32_t sequence,
+                          uint64_t seconds, uint32_t nanoseconds, const uint32_t *data_crc)
+{
+    struct raw_commit raw = {.seconds = be64_make(seconds), .nanoseconds = be32_make(nanoseconds)};
+    size_t hole = offsetof(struct raw_commit, checksum);
+    be32 checksum;
+
+    if (data_crc != NULL) {
+        raw.checksum_type = JOURNAL_CHECKSUM_CRC32;
+        raw.checksum_size = sizeof(be32);
+        raw.checksum[0] = be32_make(*data_crc);
+    }
+    memset(block, 0, layout->block_bytes);
+    memcpy(block, &raw, sizeof(raw));
+    header_write(block, JOURNAL_BLOCK_COMMIT, sequence);
+    if (layout->checksum_version < 2)
+        return;
+    checksum = be32_make(checksum_with_hole(layout->seed, block, layout->block_bytes, hole));
+    memcpy((uint8_t *)block + hole, &checksum, sizeof(checksum));
+}
+
+/* ---- Fast commits --------------------------------------------------------------------------- */
 
 bool journal_fast_tag_parse(const void *block, uint32_t block_bytes, uint32_t offset,
                             struct journal_fast_tag *result)

@@ -87,6 +87,7 @@ struct journal_layout {
     uint32_t tail_bytes; /* at the end of descriptors and revoke blocks */
     uint32_t revoke_record_bytes;
     uint32_t seed; /* of all checksums but the superblock's */
+    uint8_t uuid[16];
 };
 
 void journal_layout_init(struct journal_layout *layout, uint32_t block_bytes,
@@ -132,6 +133,72 @@ void journal_commit_parse(const void *block, struct journal_commit *result);
  * says nothing about this commit.
  */
 bool journal_commit_checksum_matches(const struct journal_layout *layout, const void *block);
+
+/* ---- Writing --------------------------------------------------------------------------------
+ *
+ * A log block is begun, filled and ended; what is not used of it holds zeros.
+ */
+
+/* What changes in a superblock while the journal is in use. */
+struct journal_superblock_update {
+    uint32_t sequence;
+    uint32_t start_block;
+    int32_t error;                        /* 0 leaves the field as it is */
+    uint32_t compat, incompat, ro_compat; /* change only while the log is empty */
+    uint8_t checksum_type;
+};
+
+/*
+ * Changes the raw superblock, and renews its checksum if `incompat` has csum v2 or v3. One of
+ * version 1, which has no features, becomes one of version 2. All other changes lie in its first
+ * 512 bytes.
+ */
+void journal_superblock_write(void *raw, const struct journal_superblock_update *update);
+
+/* Whether a data block has to be escaped: its first 4 bytes are the magic number. */
+bool journal_is_escape_needed(const void *data);
+
+/* Sets these 4 bytes to zeros, as the log holds them, or back to the magic number. */
+void journal_escape(void *data);
+void journal_unescape(void *data);
+
+/* The checksum for the tag of a data block as it lies in the log; 0 without csum v2 or v3. */
+uint32_t journal_tag_checksum(const struct journal_layout *layout, uint32_t sequence,
+                              const void *data);
+
+/* The number of tags that one descriptor holds. */
+uint32_t journal_descriptor_capacity(const struct journal_layout *layout);
+
+/* A descriptor or revoke block being filled. */
+struct journal_writer {
+    const struct journal_layout *layout;
+    uint8_t *block;
+    uint32_t used_bytes;
+    uint32_t last_tag; /* offset of the last tag of a descriptor, 0: none */
+};
+
+void journal_descriptor_begin(struct journal_writer *writer, const struct journal_layout *layout,
+                              void *block, uint32_t sequence);
+
+/* False, with nothing added, if the block is full. `tag->flags` has at most the escape. */
+bool journal_descriptor_add(struct journal_writer *writer, const struct journal_tag *tag);
+
+void journal_descriptor_end(struct journal_writer *writer);
+
+/* The number of records that one revoke block holds. */
+uint32_t journal_revoke_capacity(const struct journal_layout *layout);
+
+void journal_revoke_begin(struct journal_writer *writer, const struct journal_layout *layout,
+                          void *block, uint32_t sequence);
+bool journal_revoke_add(struct journal_writer *writer, uint64_t disk_block);
+void journal_revoke_end(struct journal_writer *writer);
+
+/*
+ * Fills a commit block. `data_crc` is the checksum of version 1, crc32_be over the descriptors and
+ * the data blocks as they follow in the log, NULL without it.
+ */
+void journal_commit_write(const struct journal_layout *layout, void *block, uint32_t sequence,
+                          uint64_t seconds, uint32_t nanoseconds, const uint32_t *data_crc);
 
 /* ---- Fast commits: little-endian, a row of tags that goes on over block borders ---------------
  */

@@ -23,6 +23,7 @@ struct uext4 {
     struct log log;                     /* [immutable] */
     struct uext4_mount_options options; /* [immutable] */
     struct uext4_info info;             /* [immutable] */
+    struct mutex rename_mutex;          /* over a rename between directories */
     struct mutex usage_mutex;
     struct usage usage; /* [usage_mutex] */
 };
@@ -54,6 +55,17 @@ int fs_open_volume(const char *spec, const struct uext4_mount_options *options, 
  */
 int fs_locate_journal(const struct volume *volume, struct journal_location *location,
                       struct journal_extent **extents) MUST_CHECK;
+
+/*
+ * Replays the journal home if the file system asks for it, on a volume open for writing without
+ * buffers. What the volume knows is old after that.
+ */
+int fs_recover_volume(struct volume *volume, const struct uext4_mount_options *options,
+                      struct uext4_recovery *report) MUST_CHECK;
+
+/* Opens and closes what changes need, on a volume open for writing without buffers. */
+int fs_open_changes(struct uext4 *fs) MUST_CHECK;
+void fs_close_changes(struct uext4 *fs);
 
 /* True if the journal lies on another device. */
 bool fs_has_external_journal(const struct superblock *sb);

@@ -64,7 +64,7 @@ void fs_fill_info(const struct volume *volume, struct uext4_info *info)
     info->has_orphan_file_entries = superblock_has_ro_compat(sb, FEATURE_RO_COMPAT_ORPHAN_PRESENT);
     info->device_bytes = limits->size_bytes;
     info->is_direct = limits->is_direct;
-    info->is_read_only = true;
+    info->is_read_only = volume->journal == NULL;
 }
 
 void uext4_get_info(struct uext4 *fs, struct uext4_info *info)

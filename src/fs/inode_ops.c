@@ -5,10 +5,11 @@
  * Locks: none across the device. Callers: front ends.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "data/data.h"
-#include "fs/fs.h"
+#include "fs/change.h"
 #include "map/map.h"
 
 /* The longest target that a symbolic link can have is one block; the kernel stops at its PATH_MAX.
@@ -31,9 +32,17 @@ struct uext4_inode *uext4_inode_ref(struct uext4_inode *inode)
     return inode;
 }
 
-void uext4_inode_put(struct uext4_inode *inode)
+void uext4_inode_put(struct uext4_inode *public)
 {
-    inode_put(inode_from_public(inode));
+    struct inode *inode = inode_from_public(public);
+
+    if (inode == NULL)
+        return;
+    struct uext4 *fs = fs_of(inode);
+    if (fs->volume.journal != NULL)
+        change_write_times(inode);
+    inode_put(inode);
+    change_reap(fs);
 }
 
 uint64_t uext4_inode_number(const struct uext4_inode *inode)
@@ -43,10 +52,11 @@ uint64_t uext4_inode_number(const struct uext4_inode *inode)
 
 int uext4_stat(struct uext4_inode *public, struct uext4_stat *stat)
 {
-    const struct inode *inode = inode_from_public(public);
+    struct inode *inode = inode_from_public(public);
     const struct inode_fields *fields = &inode->fields;
     const struct device_limits *limits = device_limits(inode->volume->device);
 
+    mutex_lock(&inode->fields_mutex);
     *stat = (struct uext4_stat){
         .ino = inode->ino,
         .generation = fields->generation,
@@ -56,7 +66,8 @@ int uext4_stat(struct uext4_inode *public, struct uext4_stat *stat)
         .link_count = fields->link_count,
         .rdev_major = fields->rdev_major,
         .rdev_minor = fields->rdev_minor,
-        .size = fields->size,
+        .size = S_ISREG(fields->mode) ? atomic_load_explicit(&inode->size, memory_order_acquire)
+                                      : fields->size,
         .allocated_sectors = fields->allocated_sectors,
         .block_bytes = inode->volume->sb.block_bytes,
         .access_time = fields->access_time,
@@ -68,6 +79,7 @@ int uext4_stat(struct uext4_inode *public, struct uext4_stat *stat)
         .direct_memory_alignment = limits->memory_alignment,
         .direct_offset_alignment = limits->offset_alignment,
     };
+    mutex_unlock(&inode->fields_mutex);
     /* Kernel ext4 counts the inline data of a regular file as sectors, beside its blocks. */
     if (inode_is_inline(inode) && S_ISREG(fields->mode))
         stat->allocated_sectors += (fields->size + 511) / 512;

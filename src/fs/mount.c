@@ -163,11 +163,24 @@ static int open_journal(struct uext4 *fs)
 
 static void fs_free(struct uext4 *fs)
 {
+    fs_close_changes(fs);
     inode_table_destroy(fs->inodes);
     buffer_cache_destroy(fs->volume.buffers);
     device_close(fs->volume.device);
     mutex_destroy(&fs->usage_mutex);
+    mutex_destroy(&fs->rename_mutex);
     free(fs);
+}
+
+static int open_for_reading(struct uext4 *fs)
+{
+    int error = create_buffers(fs);
+
+    if (error == 0)
+        error = open_journal(fs);
+    if (error == 0)
+        error = inode_table_create(&fs->volume, &fs->inodes);
+    return error;
 }
 
 int uext4_mount(const char *spec, const struct uext4_mount_options *options, struct uext4 **result)
@@ -181,22 +194,15 @@ int uext4_mount(const char *spec, const struct uext4_mount_options *options, str
     else
         uext4_mount_options_init(&fs->options);
     fs_log_init(&fs->log, &fs->options);
-    if (!fs->options.is_read_only) {
-        log_error(&fs->log, "this version opens file systems read-only: give the option ro");
-        free(fs);
-        return -EOPNOTSUPP;
-    }
-    int error = fs_open_volume(spec, &fs->options, false, &fs->log, &fs->volume);
+    bool is_writable = !fs->options.is_read_only;
+    int error = fs_open_volume(spec, &fs->options, is_writable, &fs->log, &fs->volume);
     if (error != 0) {
         free(fs);
         return error;
     }
     mutex_init(&fs->usage_mutex, LOCK_RANK_FS, "usage");
-    error = create_buffers(fs);
-    if (error == 0)
-        error = open_journal(fs);
-    if (error == 0)
-        error = inode_table_create(&fs->volume, &fs->inodes);
+    mutex_init(&fs->rename_mutex, LOCK_RANK_RENAME, "rename");
+    error = is_writable ? fs_open_changes(fs) : open_for_reading(fs);
     if (error != 0) {
         fs_free(fs);
         return error;

@@ -16,19 +16,35 @@
 #define MAX_LINKS_FOLLOWED 40 /* as the kernel's path walk */
 #define MAX_PATH_BYTES     65536
 
+/* Keeps the entries of a directory as they are; needed only where somebody may change them. */
+static void lock_names(struct inode *dir) NO_THREAD_SAFETY_CHECK
+{
+    if (dir->volume->journal != NULL)
+        rwlock_read_lock(&dir->names_lock);
+}
+
+static void unlock_names(struct inode *dir) NO_THREAD_SAFETY_CHECK
+{
+    if (dir->volume->journal != NULL)
+        rwlock_read_unlock(&dir->names_lock);
+}
+
 static int lookup(struct inode *dir, const char *name, size_t length, struct inode **result)
 {
     uint32_t ino;
-    int error = dir_lookup(dir, name, length, &ino);
 
-    if (error != 0)
-        return error;
-    error = inode_get(dir->table, ino, result);
-    if (error == -ESTALE || error == -ENOENT) {
-        log_error(dir->volume->log, "directory inode %u: entry '%.*s' points to unused inode %u",
-                  dir->ino, (int)length, name, ino);
-        error = -EUCLEAN;
+    lock_names(dir);
+    int error = dir_lookup(dir, name, length, &ino);
+    if (error == 0) {
+        error = inode_get(dir->table, ino, result);
+        if (error == -ESTALE || error == -ENOENT) {
+            log_error(dir->volume->log,
+                      "directory inode %u: entry '%.*s' points to unused inode %u", dir->ino,
+                      (int)length, name, ino);
+            error = -EUCLEAN;
+        }
     }
+    unlock_names(dir);
     return error;
 }
 
@@ -165,9 +181,62 @@ static bool visit_entry(void *context, const struct dirent_view *view, uint64_t 
     return reader->fn(reader->context, &entry);
 }
 
-int uext4_readdir(struct uext4_inode *dir, uint64_t cookie, uext4_dirent_fn fn, void *context)
+/* Entries that are handed out after the directory's lock is gone. */
+#define BATCH_ENTRIES 128
+
+struct batch {
+    unsigned int count;
+    struct uext4_dirent entries[BATCH_ENTRIES];
+    char names[BATCH_ENTRIES][UEXT4_NAME_MAX];
+};
+
+static bool collect_entry(void *context, const struct dirent_view *view, uint64_t next_cookie)
 {
+    struct batch *batch = context;
+
+    if (batch->count == BATCH_ENTRIES)
+        return false;
+    memcpy(batch->names[batch->count], view->name, view->name_length);
+    batch->entries[batch->count] = (struct uext4_dirent){
+        .ino = view->ino,
+        .next_cookie = next_cookie,
+        .type = view->type,
+        .name_length = view->name_length,
+        .name = batch->names[batch->count],
+    };
+    batch->count++;
+    return true;
+}
+
+/* The function may call the library, so it is called without the directory's lock. */
+static int readdir_in_batches(struct inode *dir, uint64_t cookie, uext4_dirent_fn fn, void *context)
+{
+    struct batch *batch = malloc(sizeof(*batch));
+    bool goes_on = true;
+    int error;
+
+    if (batch == NULL)
+        return -ENOMEM;
+    do {
+        batch->count = 0;
+        lock_names(dir);
+        error = dir_iterate(dir, cookie, collect_entry, batch);
+        unlock_names(dir);
+        for (unsigned int i = 0; goes_on && i < batch->count; i++) {
+            goes_on = fn(context, &batch->entries[i]);
+            cookie = batch->entries[i].next_cookie;
+        }
+    } while (goes_on && error == 0 && batch->count == BATCH_ENTRIES);
+    free(batch);
+    return goes_on ? error : 0;
+}
+
+int uext4_readdir(struct uext4_inode *public, uint64_t cookie, uext4_dirent_fn fn, void *context)
+{
+    struct inode *dir = inode_from_public(public);
     struct reader reader = {fn, context};
 
-    return dir_iterate(inode_from_public(dir), cookie, visit_entry, &reader);
+    if (dir->volume->journal != NULL)
+        return readdir_in_batches(dir, cookie, fn, context);
+    return dir_iterate(dir, cookie, visit_entry, &reader);
 }

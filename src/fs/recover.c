@@ -70,8 +70,8 @@ static int replay_home(const struct volume *volume, const struct journal_locatio
     return error;
 }
 
-static int recover_volume(struct volume *volume, const struct uext4_mount_options *options,
-                          struct uext4_recovery *report)
+int fs_recover_volume(struct volume *volume, const struct uext4_mount_options *options,
+                      struct uext4_recovery *report)
 {
     struct journal_location location;
     struct journal_extent *extents = NULL;
@@ -101,6 +101,7 @@ static int recover_volume(struct volume *volume, const struct uext4_mount_option
         error = replay_home(volume, &location, report);
     free(extents);
     buffer_cache_destroy(volume->buffers);
+    volume->buffers = NULL;
     return error;
 }
 
@@ -127,7 +128,7 @@ int uext4_recover(const char *spec, const struct uext4_mount_options *given,
     int error = fs_open_volume(spec, &options, true, &log, &volume);
     if (error != 0)
         return error;
-    error = recover_volume(&volume, &options, report);
+    error = fs_recover_volume(&volume, &options, report);
     device_close(volume.device);
     return error;
 }

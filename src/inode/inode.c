@@ -3,7 +3,8 @@
  * Reads inodes from the inode tables and keeps those that are held, once each, in a sharded hash.
  *
  * An inode is read with no lock held; when two threads read the same one, the first to enter it
- * into the hash wins and the other drops its copy. The last put takes it out and frees it.
+ * into the hash wins and the other drops its copy. The last put takes it out and frees it, or, if
+ * it has no name any more, hands it to who asks by inode_take_unlinked.
  *
  * Locks: one mutex per shard, held for look-ups only. Callers: map, dir, data, fs.
  */
@@ -12,33 +13,20 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "inode/table.h"
 #include "inode/xattr.h"
-
-#define SHARD_COUNT  16
-#define BUCKET_COUNT 256
 
 /* Blocks of the inode table read at once, as neighbours are soon asked for. */
 #define READ_AROUND_BYTES (64u * 1024)
 
-struct inode_shard {
-    struct mutex mutex;
-    struct inode *buckets[BUCKET_COUNT]; /* [mutex] */
-    size_t count;                        /* [mutex] */
-};
-
-struct inode_table {
-    const struct volume *volume; /* [immutable] */
-    struct inode_shard shards[SHARD_COUNT];
-};
-
 static struct inode_shard *shard_of(struct inode_table *table, uint32_t ino)
 {
-    return &table->shards[ino % SHARD_COUNT];
+    return &table->shards[ino % INODE_SHARD_COUNT];
 }
 
 static struct inode **bucket_of(struct inode_shard *shard, uint32_t ino)
 {
-    return &shard->buckets[ino / SHARD_COUNT % BUCKET_COUNT];
+    return &shard->buckets[ino / INODE_SHARD_COUNT % INODE_BUCKET_COUNT];
 }
 
 int inode_table_create(const struct volume *volume, struct inode_table **result)
@@ -48,8 +36,12 @@ int inode_table_create(const struct volume *volume, struct inode_table **result)
     if (table == NULL)
         return -ENOMEM;
     table->volume = volume;
-    for (unsigned int i = 0; i < SHARD_COUNT; i++)
+    for (unsigned int i = 0; i < INODE_SHARD_COUNT; i++)
         mutex_init(&table->shards[i].mutex, LOCK_RANK_INODE_TABLE, "inode shard");
+    mutex_init(&table->orphans_mutex, LOCK_RANK_ORPHANS, "orphans");
+    list_init(&table->orphans);
+    mutex_init(&table->unlinked_mutex, LOCK_RANK_LEAF, "unlinked inodes");
+    list_init(&table->unlinked);
     *result = table;
     return 0;
 }
@@ -58,8 +50,10 @@ void inode_table_destroy(struct inode_table *table)
 {
     if (table == NULL)
         return;
-    for (unsigned int i = 0; i < SHARD_COUNT; i++)
+    for (unsigned int i = 0; i < INODE_SHARD_COUNT; i++)
         mutex_destroy(&table->shards[i].mutex);
+    mutex_destroy(&table->orphans_mutex);
+    mutex_destroy(&table->unlinked_mutex);
     free(table);
 }
 
@@ -67,7 +61,7 @@ size_t inode_table_count(struct inode_table *table)
 {
     size_t count = 0;
 
-    for (unsigned int i = 0; i < SHARD_COUNT; i++) {
+    for (unsigned int i = 0; i < INODE_SHARD_COUNT; i++) {
         mutex_lock(&table->shards[i].mutex);
         count += table->shards[i].count;
         mutex_unlock(&table->shards[i].mutex);
@@ -123,7 +117,8 @@ int inode_read_raw(const struct inode *inode, struct buffer **buffer, const void
  * Reads and checks an inode. One that was never used may be all zeros and without a checksum, so
  * whether it is in use is decided first.
  */
-static int inode_load(const struct volume *volume, uint32_t ino, struct inode_fields *fields)
+static int inode_load(const struct volume *volume, uint32_t ino, bool wants_orphans,
+                      struct inode_fields *fields)
 {
     struct buffer *buffer;
     const void *raw;
@@ -132,7 +127,7 @@ static int inode_load(const struct volume *volume, uint32_t ino, struct inode_fi
     if (error != 0)
         return error;
     const char *reason = inode_parse(&volume->sb, raw, fields);
-    if (reason == NULL && (fields->mode == 0 || fields->link_count == 0)) {
+    if (reason == NULL && (fields->mode == 0 || (fields->link_count == 0 && !wants_orphans))) {
         error = -ESTALE;
     } else if (!volume->skip_checksums && !inode_checksum_matches(&volume->sb, ino, raw)) {
         log_error(volume->log, "inode %u: checksum does not match", ino);
@@ -157,14 +152,55 @@ static struct inode *shard_find_locked(struct inode_shard *shard, uint32_t ino)
     return inode;
 }
 
-static void inode_free(struct inode *inode)
+void inode_discard(struct inode *inode)
 {
     rwlock_destroy(&inode->mappings.lock);
+    mutex_destroy(&inode->fields_mutex);
+    rwlock_destroy(&inode->map_lock);
+    rwlock_destroy(&inode->xattr_lock);
+    range_lock_destroy(&inode->ranges);
+    rwlock_destroy(&inode->names_lock);
     free(inode->mappings.mappings);
     free(inode);
 }
 
-int inode_get(struct inode_table *table, uint64_t number, struct inode **result)
+/* Makes an inode from its fields, with one reference, not in the table yet. */
+static struct inode *inode_make(struct inode_table *table, uint32_t ino,
+                                const struct inode_fields *fields)
+{
+    struct inode *inode = calloc(1, sizeof(*inode));
+
+    if (inode == NULL)
+        return NULL;
+    inode->table = table;
+    inode->volume = table->volume;
+    inode->ino = ino;
+    inode->fields = *fields;
+    inode->checksum_seed = inode_checksum_seed(&table->volume->sb, ino, fields->generation);
+    inode->references = 1;
+    atomic_init(&inode->size, fields->size);
+    list_init(&inode->orphan_link);
+    rwlock_init(&inode->names_lock, LOCK_RANK_NAMES, "names");
+    range_lock_init(&inode->ranges);
+    rwlock_init(&inode->xattr_lock, LOCK_RANK_XATTR, "extended attributes");
+    rwlock_init(&inode->map_lock, LOCK_RANK_MAP, "map");
+    mutex_init(&inode->fields_mutex, LOCK_RANK_INODE_FIELDS, "inode fields");
+    rwlock_init(&inode->mappings.lock, LOCK_RANK_MAP_CACHE, "mapping cache");
+    return inode;
+}
+
+static void shard_enter_locked(struct inode_shard *shard, struct inode *inode)
+    REQUIRES(&shard->mutex)
+{
+    struct inode **bucket = bucket_of(shard, inode->ino);
+
+    inode->chained = *bucket;
+    *bucket = inode;
+    shard->count++;
+}
+
+static int get(struct inode_table *table, uint64_t number, bool wants_orphans,
+               struct inode **result)
 {
     const struct volume *volume = table->volume;
 
@@ -180,34 +216,52 @@ int inode_get(struct inode_table *table, uint64_t number, struct inode **result)
         return 0;
     }
 
-    struct inode *loaded = calloc(1, sizeof(*loaded));
+    struct inode_fields fields;
+    int error = inode_load(volume, ino, wants_orphans, &fields);
+    if (error != 0)
+        return error;
+    struct inode *loaded = inode_make(table, ino, &fields);
     if (loaded == NULL)
         return -ENOMEM;
-    int error = inode_load(volume, ino, &loaded->fields);
-    if (error != 0) {
-        free(loaded);
-        return error;
-    }
-    loaded->table = table;
-    loaded->volume = volume;
-    loaded->ino = ino;
-    loaded->checksum_seed = inode_checksum_seed(&volume->sb, ino, loaded->fields.generation);
-    loaded->references = 1;
-    rwlock_init(&loaded->mappings.lock, LOCK_RANK_MAP, "mapping cache");
-
     mutex_lock(&shard->mutex);
     inode = shard_find_locked(shard, ino);
     if (inode == NULL) {
-        struct inode **bucket = bucket_of(shard, ino);
-
-        loaded->chained = *bucket;
-        *bucket = loaded;
-        shard->count++;
+        shard_enter_locked(shard, loaded);
         inode = loaded;
     }
     mutex_unlock(&shard->mutex);
     if (inode != loaded)
-        inode_free(loaded);
+        inode_discard(loaded);
+    *result = inode;
+    return 0;
+}
+
+int inode_get(struct inode_table *table, uint64_t ino, struct inode **inode)
+{
+    return get(table, ino, false, inode);
+}
+
+int inode_get_orphan(struct inode_table *table, uint64_t ino, struct inode **inode)
+{
+    return get(table, ino, true, inode);
+}
+
+int inode_create(struct handle *handle, struct inode_table *table, uint32_t ino,
+                 const struct inode_fields *fields, struct inode **result)
+{
+    struct inode *inode = inode_make(table, ino, fields);
+
+    if (inode == NULL)
+        return -ENOMEM;
+    int error = inode_write_new(handle, inode);
+    if (error != 0) {
+        inode_discard(inode);
+        return error;
+    }
+    struct inode_shard *shard = shard_of(table, ino);
+    mutex_lock(&shard->mutex);
+    shard_enter_locked(shard, inode);
+    mutex_unlock(&shard->mutex);
     *result = inode;
     return 0;
 }
@@ -225,7 +279,8 @@ void inode_put(struct inode *inode)
 {
     if (inode == NULL)
         return;
-    struct inode_shard *shard = shard_of(inode->table, inode->ino);
+    struct inode_table *table = inode->table;
+    struct inode_shard *shard = shard_of(table, inode->ino);
     bool is_last;
 
     mutex_lock(&shard->mutex);
@@ -239,8 +294,29 @@ void inode_put(struct inode *inode)
         shard->count--;
     }
     mutex_unlock(&shard->mutex);
-    if (is_last)
-        inode_free(inode);
+    if (!is_last)
+        return;
+    /* Nobody else has it any more, so that its fields need no lock. */
+    if (inode->fields.link_count > 0) {
+        inode_discard(inode);
+        return;
+    }
+    mutex_lock(&table->unlinked_mutex);
+    list_add_last(&table->unlinked, &inode->unlinked_link);
+    mutex_unlock(&table->unlinked_mutex);
+}
+
+struct inode *inode_take_unlinked(struct inode_table *table)
+{
+    struct inode *inode = NULL;
+
+    mutex_lock(&table->unlinked_mutex);
+    if (!list_is_empty(&table->unlinked)) {
+        inode = list_first(&table->unlinked, struct inode, unlinked_link);
+        list_remove(&inode->unlinked_link);
+    }
+    mutex_unlock(&table->unlinked_mutex);
+    return inode;
 }
 
 int inode_read_inline(const struct inode *inode, struct inline_data *result)

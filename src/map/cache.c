@@ -3,7 +3,11 @@
  * The mapping cache of an inode: the mappings found so far, sorted by file block. Once full it is
  * emptied: a file that many extents and random reads fill it with is served by the buffer cache.
  *
- * Locks: its own reader-writer lock, rank MAP, held only for memory work. Callers: map.c.
+ * What it holds is true at every moment that nobody holds map_lock exclusively (see map.h). A
+ * look-up that meets it during a change may still get what was there before.
+ *
+ * Locks: its own reader-writer lock, rank MAP_CACHE, held only for memory work. Callers: map.c and
+ * the files that change maps.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +55,16 @@ bool map_cache_find(struct mapping_cache *cache, uint64_t file_block, struct map
     return is_found;
 }
 
+/* There is room for it. */
+static void cache_insert_locked(struct mapping_cache *cache, size_t position,
+                                const struct mapping *mapping) REQUIRES(&cache->lock)
+{
+    memmove(&cache->mappings[position + 1], &cache->mappings[position],
+            (cache->count - position) * sizeof(*mapping));
+    cache->mappings[position] = *mapping;
+    cache->count++;
+}
+
 /* Makes room for one more mapping. False without memory: then nothing is cached. */
 static bool cache_reserve_locked(struct mapping_cache *cache) REQUIRES(&cache->lock)
 {
@@ -69,22 +83,56 @@ static bool cache_reserve_locked(struct mapping_cache *cache) REQUIRES(&cache->l
     return true;
 }
 
+/* Cuts [first, end) out. A mapping that lies around it loses what is behind, if memory is short. */
+static void cache_drop_locked(struct mapping_cache *cache, uint64_t first, uint64_t end)
+    REQUIRES(&cache->lock)
+{
+    size_t position = cache_position_locked(cache, first);
+    size_t kept;
+
+    if (cache_covers_locked(cache, position, first)) {
+        struct mapping *mapping = &cache->mappings[position - 1];
+        struct mapping behind = *mapping;
+
+        mapping_cut(&behind, MIN(end, mapping->file_block + mapping->length_blocks));
+        mapping->length_blocks = first - mapping->file_block;
+        if (mapping->length_blocks == 0)
+            position--;
+        else if (behind.length_blocks > 0 && cache->count < cache->capacity)
+            cache_insert_locked(cache, position, &behind);
+        if (mapping->length_blocks == 0 && behind.length_blocks > 0) {
+            *mapping = behind;
+            return;
+        }
+    }
+    if (position == cache->count)
+        return;
+    kept = position;
+    while (kept < cache->count &&
+           cache->mappings[kept].file_block + cache->mappings[kept].length_blocks <= end)
+        kept++;
+    memmove(&cache->mappings[position], &cache->mappings[kept],
+            (cache->count - kept) * sizeof(*cache->mappings));
+    cache->count -= kept - position;
+    if (position < cache->count && cache->mappings[position].file_block < end)
+        mapping_cut(&cache->mappings[position], end);
+}
+
+void map_cache_drop(struct mapping_cache *cache, uint64_t first, uint64_t end)
+{
+    if (first >= end)
+        return;
+    rwlock_write_lock(&cache->lock);
+    cache_drop_locked(cache, first, end);
+    rwlock_write_unlock(&cache->lock);
+}
+
 void map_cache_add(struct mapping_cache *cache, const struct mapping *mapping)
 {
     rwlock_write_lock(&cache->lock);
-    if (cache_reserve_locked(cache)) {
-        size_t position = cache_position_locked(cache, mapping->file_block);
-        uint64_t end = mapping->file_block + mapping->length_blocks;
-        bool overlaps = cache_covers_locked(cache, position, mapping->file_block) ||
-                        (position < cache->count && cache->mappings[position].file_block < end);
-
-        /* Another thread may have been faster. */
-        if (!overlaps) {
-            memmove(&cache->mappings[position + 1], &cache->mappings[position],
-                    (cache->count - position) * sizeof(*mapping));
-            cache->mappings[position] = *mapping;
-            cache->count++;
-        }
-    }
+    /* What is known of the same blocks is true too, but may be a part only. */
+    cache_drop_locked(cache, mapping->file_block, mapping->file_block + mapping->length_blocks);
+    if (cache_reserve_locked(cache))
+        cache_insert_locked(cache, cache_position_locked(cache, mapping->file_block), mapping);
     rwlock_write_unlock(&cache->lock);
 }

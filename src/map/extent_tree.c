@@ -6,7 +6,8 @@
  * of file blocks that the node below may speak of: [low, high). A node that speaks of others is
  * corrupt. Each node is checked when it enters the buffer cache, and its checksum with it.
  *
- * Locks: none; one buffer is held at a time. Callers: map.c.
+ * Locks: the caller holds map_lock; one buffer is held at a time. Callers: map.c, and the files
+ * that change extent trees.
  */
 #include <errno.h>
 
@@ -21,41 +22,44 @@ struct walk {
     uint64_t low, high;    /* file blocks that it may speak of */
 };
 
-static int corrupt(const struct walk *walk, uint64_t block, const char *reason)
+int extent_node_corrupt(const struct inode *inode, uint64_t block, const char *reason)
 {
     if (block == 0)
-        log_error(walk->inode->volume->log, "inode %u: extent root: %s", walk->inode->ino, reason);
+        log_error(inode->volume->log, "inode %u: extent root: %s", inode->ino, reason);
     else
-        log_error(walk->inode->volume->log, "inode %u: extent node in block %llu: %s",
-                  walk->inode->ino, (unsigned long long)block, reason);
+        log_error(inode->volume->log, "inode %u: extent node in block %llu: %s", inode->ino,
+                  (unsigned long long)block, reason);
     return -EUCLEAN;
 }
 
-/* Reads and checks the node below. */
-static int walk_descend(struct walk *walk, uint64_t block)
+static int corrupt(const struct walk *walk, const char *reason)
 {
-    const struct volume *volume = walk->inode->volume;
+    return extent_node_corrupt(walk->inode, walk->buffer != NULL ? walk->buffer->block : 0, reason);
+}
+
+int extent_node_get(const struct inode *inode, uint64_t block, unsigned int depth,
+                    struct buffer **result)
+{
+    const struct volume *volume = inode->volume;
     struct buffer *buffer;
-    int depth = walk->depth - 1;
-    uint64_t tag = block_tag(BLOCK_KIND_EXTENT_NODE, walk->inode->ino, (uint32_t)depth);
+    uint64_t tag = block_tag(BLOCK_KIND_EXTENT_NODE, inode->ino, depth);
     int error = buffer_get(volume->buffers, block, &buffer);
 
     if (error != 0) {
-        log_error(volume->log, "inode %u: cannot read its extent node in block %llu",
-                  walk->inode->ino, (unsigned long long)block);
+        log_error(volume->log, "inode %u: cannot read its extent node in block %llu", inode->ino,
+                  (unsigned long long)block);
         return error;
     }
     if (!buffer_is_verified(buffer, tag)) {
         const char *reason = extent_node_check(&volume->sb, buffer->data, volume->sb.block_bytes,
-                                               depth);
+                                               (int)depth);
 
         if (reason != NULL) {
-            error = corrupt(walk, block, reason);
+            error = extent_node_corrupt(inode, block, reason);
         } else if (!volume->skip_checksums &&
-                   !extent_node_checksum_matches(&volume->sb, walk->inode->checksum_seed,
-                                                 buffer->data)) {
+                   !extent_node_checksum_matches(&volume->sb, inode->checksum_seed, buffer->data)) {
             log_error(volume->log, "inode %u: extent node in block %llu: checksum does not match",
-                      walk->inode->ino, (unsigned long long)block);
+                      inode->ino, (unsigned long long)block);
             error = -EBADMSG;
         }
         if (error != 0) {
@@ -64,10 +68,22 @@ static int walk_descend(struct walk *walk, uint64_t block)
         }
         buffer_set_verified(buffer, tag);
     }
+    *result = buffer;
+    return 0;
+}
+
+/* Goes on to the node below. */
+static int walk_descend(struct walk *walk, uint64_t block)
+{
+    struct buffer *buffer;
+    int error = extent_node_get(walk->inode, block, (unsigned int)walk->depth - 1, &buffer);
+
+    if (error != 0)
+        return error;
     buffer_put(walk->buffer);
     walk->buffer = buffer;
     walk->node = buffer->data;
-    walk->depth = depth;
+    walk->depth--;
     return 0;
 }
 
@@ -84,8 +100,7 @@ static int walk_step(struct walk *walk, uint32_t file_block, bool *is_hole)
     }
     struct extent_index index = extent_index_at(walk->node, (unsigned int)position);
     if (index.file_block < walk->low)
-        return corrupt(walk, walk->buffer != NULL ? walk->buffer->block : 0,
-                       "speaks of blocks before its own range");
+        return corrupt(walk, "speaks of blocks before its own range");
     walk->low = index.file_block;
     if ((unsigned int)position + 1 < count)
         walk->high = MIN(walk->high,
@@ -115,8 +130,7 @@ static int walk_leaf(const struct walk *walk, uint32_t file_block, struct mappin
         uint64_t end = (uint64_t)extent.file_block + extent.length_blocks;
 
         if (extent.file_block < walk->low || end > walk->high)
-            return corrupt(walk, walk->buffer != NULL ? walk->buffer->block : 0,
-                           "speaks of blocks outside its range");
+            return corrupt(walk, "speaks of blocks outside its range");
         if (file_block < end) {
             result->file_block = extent.file_block;
             result->length_blocks = extent.length_blocks;
@@ -130,16 +144,16 @@ static int walk_leaf(const struct walk *walk, uint32_t file_block, struct mappin
     return 0;
 }
 
-int extent_tree_lookup(const struct inode *inode, uint32_t file_block, struct mapping *result)
+int extent_tree_find(const struct inode *inode, const void *root, uint32_t file_block,
+                     struct mapping *result)
 {
-    struct walk walk = {
-        .inode = inode, .node = inode->fields.block, .low = 0, .high = MAP_MAX_FILE_BLOCKS};
-    const char *reason = extent_node_check(&inode->volume->sb, walk.node, INODE_BLOCK_BYTES, -1);
+    struct walk walk = {.inode = inode, .node = root, .low = 0, .high = MAP_MAX_FILE_BLOCKS};
+    const char *reason = extent_node_check(&inode->volume->sb, root, INODE_BLOCK_BYTES, -1);
     bool is_hole = false;
     int error = 0;
 
     if (reason != NULL)
-        return corrupt(&walk, 0, reason);
+        return corrupt(&walk, reason);
     walk.depth = extent_node_header(walk.node).depth;
     while (walk.depth > 0 && error == 0 && !is_hole)
         error = walk_step(&walk, file_block, &is_hole);

@@ -6,44 +6,33 @@
  * An entry is a disk block or 0 for a hole; a 0 in an inner block is a hole as large as all below
  * it. Neighbouring entries that continue each other are taken as one mapping.
  *
- * Locks: none; one buffer is held at a time. Callers: map.c.
+ * Locks: the caller holds map_lock; one buffer is held at a time. Callers: map.c, indirect_edit.c.
  */
 #include <errno.h>
 
 #include "base/byteorder.h"
 #include "map/map.h"
 
-#define DIRECT_COUNT 12
-#define MAX_LEVELS   3
-
-/* Where a file block is found: the entry of i_block, and the positions in the levels below it. */
-struct path {
-    unsigned int levels;                /* 0: direct */
-    unsigned int root;                  /* position in i_block */
-    uint64_t tree_first;                /* first file block of the tree */
-    unsigned int positions[MAX_LEVELS]; /* top level first */
-};
-
-/* False past what three levels reach. */
-static bool path_find(const struct superblock *sb, uint32_t file_block, struct path *path)
+bool indirect_path_find(const struct superblock *sb, uint32_t file_block,
+                        struct indirect_path *path)
 {
     unsigned int bits = sb->block_bits - 2; /* of entries per block */
     uint64_t rest = file_block;
 
-    if (file_block < DIRECT_COUNT) {
+    if (file_block < INDIRECT_DIRECT_COUNT) {
         path->levels = 0;
         path->root = file_block;
         path->tree_first = 0;
         return true;
     }
-    rest -= DIRECT_COUNT;
-    path->tree_first = DIRECT_COUNT;
-    for (unsigned int levels = 1; levels <= MAX_LEVELS; levels++) {
+    rest -= INDIRECT_DIRECT_COUNT;
+    path->tree_first = INDIRECT_DIRECT_COUNT;
+    for (unsigned int levels = 1; levels <= INDIRECT_MAX_LEVELS; levels++) {
         uint64_t reach = UINT64_C(1) << (bits * levels);
 
         if (rest < reach) {
             path->levels = levels;
-            path->root = DIRECT_COUNT + levels - 1;
+            path->root = INDIRECT_DIRECT_COUNT + levels - 1;
             for (unsigned int i = 0; i < levels; i++)
                 path->positions[i] = (unsigned int)(rest >> (bits * (levels - 1 - i))) &
                                      ((1u << bits) - 1);
@@ -77,7 +66,7 @@ static int run_of_entries(const struct inode *inode, const uint8_t *entries, uns
     return 0;
 }
 
-static int get_indirect_block(const struct inode *inode, uint32_t block, struct buffer **buffer)
+int indirect_block_get(const struct inode *inode, uint32_t block, struct buffer **buffer)
 {
     int error;
 
@@ -92,13 +81,14 @@ static int get_indirect_block(const struct inode *inode, uint32_t block, struct 
     return error;
 }
 
-int indirect_lookup(const struct inode *inode, uint32_t file_block, struct mapping *result)
+int indirect_find(const struct inode *inode, const void *root, uint32_t file_block,
+                  struct mapping *result)
 {
     const struct superblock *sb = &inode->volume->sb;
     unsigned int bits = sb->block_bits - 2;
-    struct path path;
+    struct indirect_path path;
 
-    if (!path_find(sb, file_block, &path)) {
+    if (!indirect_path_find(sb, file_block, &path)) {
         result->file_block = file_block;
         result->length_blocks = MAP_MAX_FILE_BLOCKS - file_block;
         result->disk_block = 0;
@@ -106,10 +96,9 @@ int indirect_lookup(const struct inode *inode, uint32_t file_block, struct mappi
         return 0;
     }
     if (path.levels == 0)
-        return run_of_entries(inode, inode->fields.block, DIRECT_COUNT, path.root, file_block,
-                              result);
+        return run_of_entries(inode, root, INDIRECT_DIRECT_COUNT, path.root, file_block, result);
 
-    uint32_t block = le32_at(inode->fields.block + 4 * (size_t)path.root);
+    uint32_t block = le32_at((const uint8_t *)root + 4 * (size_t)path.root);
     uint64_t subtree_first = path.tree_first;
     for (unsigned int level = 0;; level++) {
         unsigned int levels_below = path.levels - level; /* a block here reaches this many levels */
@@ -123,7 +112,7 @@ int indirect_lookup(const struct inode *inode, uint32_t file_block, struct mappi
             result->kind = MAPPING_HOLE;
             return 0;
         }
-        int error = get_indirect_block(inode, block, &buffer);
+        int error = indirect_block_get(inode, block, &buffer);
         if (error != 0)
             return error;
         if (levels_below == 1) {

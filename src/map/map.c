@@ -2,20 +2,20 @@
 /*
  * Looks in the mapping cache, then in the inode's tree of whichever kind.
  *
- * Locks: none across the device. Callers: dir, data, fs.
+ * Locks: a look-up in the cache takes the cache's lock alone. One in the tree holds map_lock shared
+ * from the root to the entry into the cache, across the device; so no change comes in between.
+ * Callers: dir, data, fs.
  */
 #include "map/map.h"
 
 #include <errno.h>
 
-static void mapping_cut(struct mapping *mapping, uint64_t file_block)
+static bool map_has_extents(struct inode *inode)
 {
-    uint64_t skipped = file_block - mapping->file_block;
-
-    mapping->file_block = file_block;
-    mapping->length_blocks -= skipped;
-    if (mapping->kind != MAPPING_HOLE)
-        mapping->disk_block += skipped;
+    mutex_lock(&inode->fields_mutex);
+    bool has_extents = inode_has_flag(inode, INODE_EXTENTS);
+    mutex_unlock(&inode->fields_mutex);
+    return has_extents;
 }
 
 int map_lookup(struct inode *inode, uint64_t file_block, struct mapping *result)
@@ -23,13 +23,17 @@ int map_lookup(struct inode *inode, uint64_t file_block, struct mapping *result)
     if (file_block >= MAP_MAX_FILE_BLOCKS)
         return -EFBIG;
     if (!map_cache_find(&inode->mappings, file_block, result)) {
-        int error = inode_has_flag(inode, INODE_EXTENTS)
-                        ? extent_tree_lookup(inode, (uint32_t)file_block, result)
-                        : indirect_lookup(inode, (uint32_t)file_block, result);
+        rwlock_read_lock(&inode->map_lock);
+        const void *root = inode->fields.block;
+        int error = map_has_extents(inode)
+                        ? extent_tree_find(inode, root, (uint32_t)file_block, result)
+                        : indirect_find(inode, root, (uint32_t)file_block, result);
 
+        if (error == 0)
+            map_cache_add(&inode->mappings, result);
+        rwlock_read_unlock(&inode->map_lock);
         if (error != 0)
             return error;
-        map_cache_add(&inode->mappings, result);
     }
     mapping_cut(result, file_block);
     return 0;

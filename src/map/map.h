@@ -40,14 +40,65 @@ int map_too_many_runs(const struct inode *inode);
 
 /* ---- Shared by the files of this folder ------------------------------------------------------ */
 
+/*
+ * The cache holds what is true now: whoever adds holds the inode's map_lock, shared at least;
+ * whoever changes the map holds it exclusively and drops what it changes before it lets go. So
+ * nothing that was read before a change is added after it.
+ */
+
+/* Cuts a mapping so that it starts at `file_block`, which lies in it or at its end. */
+static inline void mapping_cut(struct mapping *mapping, uint64_t file_block)
+{
+    uint64_t skipped = file_block - mapping->file_block;
+
+    mapping->file_block = file_block;
+    mapping->length_blocks -= skipped;
+    if (mapping->kind != MAPPING_HOLE)
+        mapping->disk_block += skipped;
+}
+
 /* True if the cache knows the block; the result is the whole mapping. */
 bool map_cache_find(struct mapping_cache *cache, uint64_t file_block, struct mapping *result);
 
 /* Remembers a mapping, whole as it lies on the disk. A hint: it may be dropped. */
 void map_cache_add(struct mapping_cache *cache, const struct mapping *mapping);
 
-/* They find a mapping without the cache; it covers `file_block` and may start before it. */
-int extent_tree_lookup(const struct inode *inode, uint32_t file_block, struct mapping *result);
-int indirect_lookup(const struct inode *inode, uint32_t file_block, struct mapping *result);
+/* Forgets what is known of [first, end). */
+void map_cache_drop(struct mapping_cache *cache, uint64_t first, uint64_t end);
+
+/*
+ * They find a mapping without the cache, from a root (i_block or a copy of it); it covers
+ * `file_block` and may start before it. The caller holds map_lock.
+ */
+int extent_tree_find(const struct inode *inode, const void *root, uint32_t file_block,
+                     struct mapping *result) MUST_CHECK;
+int indirect_find(const struct inode *inode, const void *root, uint32_t file_block,
+                  struct mapping *result) MUST_CHECK;
+
+/* Reads a node below the root, and checks it if that was not done yet. Problems are logged. */
+int extent_node_get(const struct inode *inode, uint64_t block, unsigned int depth,
+                    struct buffer **buffer) MUST_CHECK;
+
+/* Logs what is wrong with a node (block 0: the root) and gives -EUCLEAN. */
+int extent_node_corrupt(const struct inode *inode, uint64_t block, const char *reason);
+
+#define INDIRECT_DIRECT_COUNT 12
+#define INDIRECT_MAX_LEVELS   3
+
+/* Where a file block is found: the entry of i_block, and the positions in the levels below it. */
+struct indirect_path {
+    unsigned int levels;                         /* 0: direct */
+    unsigned int root;                           /* position in i_block */
+    uint64_t tree_first;                         /* first file block of the tree */
+    unsigned int positions[INDIRECT_MAX_LEVELS]; /* top level first */
+};
+
+/* False past what three levels reach. */
+bool indirect_path_find(const struct superblock *sb, uint32_t file_block,
+                        struct indirect_path *path);
+
+/* Reads an indirect block. Problems are logged. */
+int indirect_block_get(const struct inode *inode, uint32_t block,
+                       struct buffer **buffer) MUST_CHECK;
 
 #endif
