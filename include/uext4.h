@@ -78,7 +78,7 @@ enum uext4_direct {
 
 /* Options of a mount. Initialise with uext4_mount_options_init, then change fields. */
 struct uext4_mount_options {
-    bool is_read_only;         /* default true */
+    bool is_read_only;         /* default true; the options ro and rw */
     bool skip_journal_replay;  /* `noload`: show the image without what its journal holds */
     bool skip_checksums;       /* `nochecksum`: read on past metadata checksums that do not match */
     enum uext4_direct direct;  /* default UEXT4_DIRECT_AUTO; `direct=` in the spec wins */
@@ -94,9 +94,9 @@ struct uext4_mount_options {
 UEXT4_API void uext4_mount_options_init(struct uext4_mount_options *options);
 
 /*
- * Sets fields from a comma-separated list in the form that `mount -o` takes: ro, noload (or
- * norecovery), nochecksum, direct=auto|on|off, sb=N, cache=SIZE (with K, M or G). Options that
- * kernel ext4 or mount(8) knows and that change nothing for a read-only mount here are accepted.
+ * Sets fields from a comma-separated list in the form that `mount -o` takes: ro, rw, noload (or
+ * norecovery), nochecksum, direct=auto|on|off, sb=N, cache=SIZE (with K, M or G). Other options that
+ * kernel ext4 or mount(8) knows are accepted and change nothing.
  * Returns 0, or -EINVAL after writing what is wrong to `error`, always terminated.
  */
 UEXT4_API int uext4_mount_options_parse(struct uext4_mount_options *options, const char *list,
@@ -106,10 +106,14 @@ UEXT4_API int uext4_mount_options_parse(struct uext4_mount_options *options, con
  * Opens the file system on the device that `spec` names (see uext4-device-spec(7): a path, or
  * "FILTER(key=value,...):DRIVER:PATH,offset=N" and the like).
  *
- * Locks: takes a shared lock on the image, held until unmount; several readers may open one image,
- * and none while a writer has it (-EBUSY).
- * Journal: if the image needs recovery, its journal is replayed in memory and the image's bytes
- * stay as they are. External journals are refused (-EOPNOTSUPP) unless the replay is skipped.
+ * Locks: takes a shared lock on the image for reading, an exclusive one for writing, held until
+ * unmount; several readers may open one image, and nobody else while a writer has it (-EBUSY).
+ * Journal: if the image needs recovery, for reading its journal is replayed in memory and the
+ * image's bytes stay as they are; for writing it is replayed into the image, and orphans are worked
+ * off. External journals are refused (-EOPNOTSUPP), for reading only if they need a replay that is not
+ * skipped.
+ * Writing also refuses (-EOPNOTSUPP, the feature's name in the log) what could not be kept right:
+ * inline_data, quota, encrypt, verity, mmp, pending fast commits, entries in an orphan file.
  * Blocks on the device. Reads no bitmaps, and costs no memory in proportion to the image.
  * Returns 0, or also -ENOENT, -EACCES, -EINVAL (not an ext file system, or a bad spec), -EBUSY.
  */
@@ -118,7 +122,8 @@ UEXT4_API int uext4_mount(const char *spec, const struct uext4_mount_options *op
 
 /*
  * Closes the file system and its device. All inodes must have been released, and no other call may
- * be running. When it returns, the lock on the image is gone. Always frees `fs`.
+ * be running. Every change is durable and the image clean when it returns, but for errors, which are
+ * logged: then a later mount replays what there is. The lock on the image is gone. Always frees `fs`.
  */
 UEXT4_API void uext4_unmount(struct uext4 *fs);
 
