@@ -398,6 +398,11 @@ struct uext4_new_inode {
  * Makes a file, device node, FIFO or socket (by the type in `mode`), a directory, or a symbolic link, and
  * gives a reference to it; `inode` may be NULL. Return also -EEXIST, -ENOENT (the directory was removed),
  * -EMLINK, -ENAMETOOLONG.
+ *
+ * Files and directories inherit the directory's default ACL: it bounds the permissions asked for, and
+ * becomes their access ACL, with those permissions, unless it says no more than they do; directories get
+ * it as their default ACL too. No umask is applied here: a caller with a umask applies it only if the
+ * directory has no default ACL.
  */
 UEXT4_API int uext4_create(struct uext4_inode *dir, const char *name, size_t name_length,
                            const struct uext4_new_inode *what, struct uext4_inode **inode);
@@ -449,6 +454,25 @@ UEXT4_API int uext4_truncate(struct uext4_inode *inode, uint64_t size);
 /* Sets those attributes that `mask` names from the fields of `stat`. */
 UEXT4_API int uext4_set_attributes(struct uext4_inode *inode, const struct uext4_stat *stat,
                                    unsigned int mask);
+
+#define UEXT4_XATTR_CREATE  0x1 /* -EEXIST if there is one of that name; as XATTR_CREATE */
+#define UEXT4_XATTR_REPLACE 0x2 /* -ENODATA if there is none; as XATTR_REPLACE */
+
+/*
+ * Sets an extended attribute, or takes one away (-ENODATA if there is none). -ENOSPC if it fits
+ * neither the inode nor the attribute block, -ERANGE for a name of more than 255 bytes with its
+ * prefix, -E2BIG for a value of more than 64 KiB, -EOPNOTSUPP for a name without a namespace that
+ * can be set, and for an attribute whose value lies in an inode of its own; -EPERM on an inode that
+ * is immutable or append-only.
+ *
+ * ACLs come in the form of the kernel's xattr interface; -EINVAL for one that is not valid,
+ * -EOPNOTSUPP on symbolic links, -EACCES for a default ACL on what is no directory. An access ACL
+ * sets the permissions too, and is not kept if it says no more than those. An ACL of no bytes or no
+ * entries is one taken away, as is one that was not there; flags are ignored with ACLs.
+ */
+UEXT4_API int uext4_setxattr(struct uext4_inode *inode, const char *name, const void *value,
+                             size_t size, int flags);
+UEXT4_API int uext4_removexattr(struct uext4_inode *inode, const char *name);
 
 /*
  * Makes all changes of an inode durable, or with `data_only` those that its data needs. Callers share

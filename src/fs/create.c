@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "fs/change.h"
+#include "inode/xattr_edit.h"
 #include "map/edit.h"
 
 #define TYPE_OF_MODE(mode) ((uint8_t)(((mode)&S_IFMT) >> 12)) /* DT_* are the mode's type bits */
@@ -27,6 +28,9 @@ struct creation {
     uint32_t mode;
     const char *target; /* of a symbolic link */
     size_t target_length;
+    /* The directory's default ACL, as it is on the disk and as an access ACL; see inherit_acl. */
+    void *default_acl, *access_acl;
+    uint32_t default_acl_bytes, access_acl_bytes; /* 0: none is to be set */
 };
 
 static void fill_fields(const struct creation *creation, uint32_t ino, struct inode_fields *fields)
@@ -94,6 +98,92 @@ static int write_target(struct handle *handle, struct inode *inode, const struct
     return 0;
 }
 
+/* ---- Default ACLs --------------------------------------------------------------------------- */
+
+/* An ACL in the form that the disk has. */
+static int convert_acl(const void *acl, size_t size, void **raw, uint32_t *raw_bytes)
+{
+    int64_t length = acl_to_disk(acl, size, NULL, 0);
+
+    if (length <= 0)
+        return length == 0 ? 0 : -EUCLEAN;
+    *raw = malloc((size_t)length);
+    if (*raw == NULL)
+        return -ENOMEM;
+    *raw_bytes = (uint32_t)acl_to_disk(acl, size, *raw, (size_t)length);
+    return 0;
+}
+
+/* From the directory's default ACL: mode, access ACL and default ACL of what is created. */
+static int derive_acls(struct creation *creation, void *acl, size_t size)
+{
+    int error = convert_acl(acl, size, &creation->default_acl, &creation->default_acl_bytes);
+
+    if (error == -EUCLEAN)
+        log_error(creation->dir->volume->log, "inode %u: bad default access control list",
+                  creation->dir->ino);
+    if (error != 0 || creation->default_acl_bytes == 0)
+        return error;
+    if (!S_ISDIR(creation->mode))
+        creation->default_acl_bytes = 0;
+    if (!acl_restrict(acl, size, &creation->mode))
+        return 0;
+    return convert_acl(acl, size, &creation->access_acl, &creation->access_acl_bytes);
+}
+
+/*
+ * Prepares what the new inode inherits. The directory's names are locked, so that it happens before
+ * or after a change of its ACL, either of which is right.
+ */
+static int inherit_acl(struct creation *creation)
+{
+    static const char name[] = "system.posix_acl_default";
+    struct uext4_inode *dir = inode_to_public(creation->dir);
+    size_t size = 2 * (size_t)creation->dir->volume->sb.block_bytes; /* short entries double */
+
+    if (S_ISLNK(creation->mode))
+        return 0;
+    ssize_t length = uext4_getxattr(dir, name, NULL, 0);
+    if (length == -ENODATA)
+        return 0;
+    if (length < 0)
+        return (int)length;
+    void *acl = malloc(size);
+    if (acl == NULL)
+        return -ENOMEM;
+    length = uext4_getxattr(dir, name, acl, size);
+    int error = length == -ENODATA ? 0 : length < 0 ? (int)length : 0;
+    if (length > 0)
+        error = derive_acls(creation, acl, (size_t)length);
+    free(acl);
+    return error;
+}
+
+static int set_acl(struct handle *handle, struct inode *inode, uint8_t index, const void *acl,
+                   uint32_t acl_bytes)
+{
+    struct xattr_update update = {
+        .index = index, .name = "", .value = acl, .value_bytes = acl_bytes, .now = change_now()};
+
+    return acl_bytes == 0 ? 0 : xattr_update(handle, inode, &update);
+}
+
+static int set_acls(struct handle *handle, struct inode *inode, const struct creation *creation)
+{
+    int error = set_acl(handle, inode, XATTR_ACL_DEFAULT, creation->default_acl,
+                        creation->default_acl_bytes);
+
+    return error != 0 ? error
+                      : set_acl(handle, inode, XATTR_ACL_ACCESS, creation->access_acl,
+                                creation->access_acl_bytes);
+}
+
+static void free_acls(struct creation *creation)
+{
+    free(creation->default_acl);
+    free(creation->access_acl);
+}
+
 /* Makes the inode; the name comes after. */
 static int make_inode(struct handle *handle, const struct creation *creation, struct inode **inode)
 {
@@ -122,15 +212,17 @@ static int make_inode(struct handle *handle, const struct creation *creation, st
         error = dir_init(handle, *inode, dir->ino);
     else if (creation->target != NULL && !is_fast)
         error = write_target(handle, *inode, creation, &fields);
-    return error;
+    return error != 0 ? error : set_acls(handle, *inode, creation);
 }
 
 static uint32_t creation_credits(const struct creation *creation)
 {
     struct inode *dir = creation->dir;
+    bool has_acl = creation->default_acl_bytes != 0 || creation->access_acl_bytes != 0;
 
     /* The directory that gets the name, and the first block of a new one or of a link. */
-    return dir_credits(dir) * 2 + SPACE_ALLOCATE_INODE_CREDITS + INODE_WRITE_CREDITS * 2 + 2;
+    return dir_credits(dir) * 2 + SPACE_ALLOCATE_INODE_CREDITS + INODE_WRITE_CREDITS * 2 + 2 +
+           (has_acl ? 2 * xattr_update_credits(dir) : 0);
 }
 
 /* Enters the new inode's name; the last step. */
@@ -165,8 +257,8 @@ static int disown(struct handle *handle, struct inode *inode)
     return orphan_add(handle, inode);
 }
 
-/* One try, with the directory locked and the name known to be free. */
-static int create_locked(const struct creation *creation, struct inode **result)
+/* One transaction, with the directory locked and the name known to be free. */
+static int create_in_handle(const struct creation *creation, struct inode **result)
 {
     struct inode *inode = NULL;
     struct handle handle;
@@ -186,6 +278,18 @@ static int create_locked(const struct creation *creation, struct inode **result)
     }
     error = change_stop(&handle, error, is_torn || error == -EUCLEAN || error == -EIO);
     *result = inode;
+    return error;
+}
+
+/* One try. */
+static int create_locked(const struct creation *given, struct inode **result)
+{
+    struct creation creation = *given;
+    int error = inherit_acl(&creation);
+
+    if (error == 0)
+        error = create_in_handle(&creation, result);
+    free_acls(&creation);
     return error;
 }
 

@@ -3,7 +3,8 @@
  * Extended attributes as the public header shows them: full names, ACLs in the interface's form,
  * values wherever they lie.
  *
- * Locks: none across the device. Callers: front ends.
+ * Locks: the inode's xattr_lock, shared, while a value is copied; not while one is read that lies
+ * in an inode. Callers: front ends, create.c.
  */
 #include "inode/xattr.h"
 
@@ -94,36 +95,46 @@ static bool is_acl(uint8_t index)
     return index == XATTR_ACL_ACCESS || index == XATTR_ACL_DEFAULT;
 }
 
+/* Copies the value out of the area that holds it; `view` says in which inode it lies otherwise. */
+static ssize_t copy_value(struct inode *inode, uint8_t index, const char *name, void *buffer,
+                          size_t size, struct xattr_view *view, bool *is_in_inode)
+{
+    struct xattr_holder holder;
+    ssize_t result = xattr_find(inode, index, name, strlen(name), &holder);
+
+    if (result != 0)
+        return result;
+    *view = holder.view;
+    *is_in_inode = view->value_ino != 0;
+    if (is_acl(index) && !*is_in_inode)
+        result = acl_from_disk(view->value, view->value_bytes, buffer, size);
+    else if (!*is_in_inode)
+        result = give_value(view->value, view->value_bytes, buffer, size);
+    if (result == -EUCLEAN)
+        log_error(inode->volume->log, "inode %u: bad access control list", inode->ino);
+    buffer_put(holder.buffer);
+    return result;
+}
+
 ssize_t uext4_getxattr(struct uext4_inode *public, const char *name, void *buffer, size_t size)
 {
     struct inode *inode = inode_from_public(public);
-    struct xattr_holder holder;
+    bool is_in_inode = false;
+    struct xattr_view view;
     const char *rest;
     uint8_t index = xattr_split_name(name, &rest);
-    size_t length;
-    ssize_t result;
 
     if (index == 0)
         return -EOPNOTSUPP;
-    length = strlen(rest);
-    if (length > XATTR_NAME_MAX)
+    if (strlen(rest) > XATTR_NAME_MAX)
         return -ERANGE;
     /* Inline data lies in an attribute that is no attribute to anybody else. */
     if (index == XATTR_SYSTEM && strcmp(rest, "data") == 0)
         return -ENODATA;
-    int error = xattr_find(inode, index, rest, length, &holder);
-    if (error != 0)
-        return error;
-    if (holder.view.value_ino != 0)
-        result = read_value_inode(inode, &holder.view, buffer, size);
-    else if (is_acl(index))
-        result = acl_from_disk(holder.view.value, holder.view.value_bytes, buffer, size);
-    else
-        result = give_value(holder.view.value, holder.view.value_bytes, buffer, size);
-    if (result == -EUCLEAN && is_acl(index))
-        log_error(inode->volume->log, "inode %u: bad access control list", inode->ino);
-    buffer_put(holder.buffer);
-    return result;
+    rwlock_read_lock(&inode->xattr_lock);
+    ssize_t result = copy_value(inode, index, rest, buffer, size, &view, &is_in_inode);
+    rwlock_read_unlock(&inode->xattr_lock);
+    return is_in_inode ? read_value_inode(inode, &view, buffer, size) : result;
 }
 
 /* The list that is being written. */
@@ -162,7 +173,10 @@ static int list_visitor(void *context, const struct xattr_view *view)
 ssize_t uext4_listxattr(struct uext4_inode *public, char *buffer, size_t size)
 {
     struct lister lister = {.buffer = buffer, .size = size};
-    int error = xattr_for_each(inode_from_public(public), list_visitor, &lister);
+    struct inode *inode = inode_from_public(public);
 
+    rwlock_read_lock(&inode->xattr_lock);
+    int error = xattr_for_each(inode, list_visitor, &lister);
+    rwlock_read_unlock(&inode->xattr_lock);
     return error != 0 ? error : (ssize_t)lister.used;
 }

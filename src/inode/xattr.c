@@ -2,12 +2,15 @@
 /*
  * Walks the two areas of an inode's extended attributes.
  *
- * Locks: none; buffers are held while an area is looked at. Callers: inode.c, fs.
+ * Locks: the callers hold xattr_lock, at least shared, until they have done with what they got;
+ * buffers are held while an area is looked at. Callers: inode.c, fs.
  */
 #include "inode/xattr.h"
 
 #include <errno.h>
 #include <string.h>
+
+#include "inode/xattr_block.h"
 
 /* Gets the area in the inode. -ENODATA if there is none. */
 static int open_inode_area(const struct inode *inode, struct buffer **buffer,
@@ -25,47 +28,6 @@ static int open_inode_area(const struct inode *inode, struct buffer **buffer,
         return -ENODATA;
     }
     return 0;
-}
-
-/* Gets the area in the attribute block. -ENODATA if there is none. */
-static int open_block_area(const struct inode *inode, struct buffer **buffer,
-                           struct xattr_area *area)
-{
-    const struct volume *volume = inode->volume;
-    uint64_t block = inode->fields.xattr_block;
-
-    if (block == 0)
-        return -ENODATA;
-    if (!volume_has_blocks(volume, block, 1)) {
-        log_error(volume->log, "inode %u: its attribute block %llu lies outside the file system",
-                  inode->ino, (unsigned long long)block);
-        return -EUCLEAN;
-    }
-    int error = buffer_get(volume->buffers, block, buffer);
-    if (error != 0) {
-        log_error(volume->log, "inode %u: cannot read its attribute block %llu", inode->ino,
-                  (unsigned long long)block);
-        return error;
-    }
-    const char *reason = xattr_block_area(&volume->sb, (*buffer)->data, area);
-    uint64_t tag = block_tag(BLOCK_KIND_XATTR, 0, 0);
-    if (reason != NULL) {
-        log_error(volume->log, "inode %u: attribute block %llu: %s", inode->ino,
-                  (unsigned long long)block, reason);
-        error = -EUCLEAN;
-    } else if (!buffer_is_verified(*buffer, tag)) {
-        if (!volume->skip_checksums &&
-            !xattr_block_checksum_matches(&volume->sb, block, (*buffer)->data)) {
-            log_error(volume->log, "inode %u: attribute block %llu: checksum does not match",
-                      inode->ino, (unsigned long long)block);
-            error = -EBADMSG;
-        } else {
-            buffer_set_verified(*buffer, tag);
-        }
-    }
-    if (error != 0)
-        buffer_put(*buffer);
-    return error;
 }
 
 /* Visits the attributes of an area. Returns the visitor's value, or 0 at the end. */
@@ -93,7 +55,7 @@ static int visit_area(const struct inode *inode, const struct xattr_area *area, 
 int xattr_for_each(const struct inode *inode, xattr_visitor visit, void *context)
 {
     static int (*const openers[])(const struct inode *, struct buffer **,
-                                  struct xattr_area *) = {open_inode_area, open_block_area};
+                                  struct xattr_area *) = {open_inode_area, xattr_block_open};
 
     for (size_t i = 0; i < ARRAY_LENGTH(openers); i++) {
         struct buffer *buffer;
@@ -161,6 +123,6 @@ int xattr_find(const struct inode *inode, uint8_t index, const char *name, size_
 
     if (error != -ENODATA)
         return error;
-    error = open_block_area(inode, &result->buffer, &area);
+    error = xattr_block_open(inode, &result->buffer, &area);
     return error != 0 ? error : find_in_area(inode, &area, &finder, result->buffer);
 }
