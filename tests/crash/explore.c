@@ -9,10 +9,11 @@
  *   writes since the last flush: image in /dev/shm -> mounted read-only, read -> mounted
  *   read-write (recovers), read -> both alike, and as the model allows -> unmounted -> e2fsck -fn
  *
- * A state's id is workload:seed:cut:subset. Subset 0 is all writes before the cut; in subset 1 all
- * that no flush covers are lost; in subset 2 and 3 the write at the cut has arrived in part or out
- * of order; further ones draw for each write whether it is kept, lost or torn at 512 bytes. The
- * record is nearly the same on each run of a single-threaded workload; a kept image is exact.
+ * A state's id is workload:seed:cut:subset:recovery. Subset 0 is all writes before the cut; in 1
+ * all that no flush covers are lost; in 2 and 3 the write at the cut is there in part or before the
+ * others; further ones draw for each write whether it is kept, lost or torn at 512 bytes. Recovery
+ * is 0, or says where the power was cut again. The record is nearly the same on each run of a
+ * single-threaded workload; a kept image is exact. A state is an image with what was promised.
  * Locks: none; two processes share the counters.
  */
 #include <errno.h>
@@ -33,12 +34,13 @@
 #include "crash.h"
 #include "fs/fs.h"
 
-#define IMAGE_BYTES  (16u << 20)
-#define SECTOR_BYTES 512u
-#define WORKERS      2
-#define SEEN_SLOTS   (1u << 20)
-#define MAX_FAILURES 40
-#define FREE_BYTES   (300u << 10) /* what the full disk has left at the start */
+#define IMAGE_BYTES    (16u << 20)
+#define SECTOR_BYTES   512u
+#define WORKERS        2
+#define SEEN_SLOTS     (1u << 20)
+#define MAX_FAILURES   40
+#define RECOVERY_SHARE 7            /* one state of so many has its recovery cut too */
+#define FREE_BYTES     (300u << 10) /* what the full disk has left at the start */
 
 extern char **environ;
 
@@ -54,14 +56,20 @@ struct options {
     unsigned int states_per_run, seed, seconds;
     const char *workload, *keep;
     size_t state_cut;
-    uint64_t state_subset;
+    uint64_t state_subset, state_recovery_cut;
     bool has_state, tears_superblock;
 };
 
 /* Shared by the processes. */
 struct totals {
-    atomic_ulong states, duplicates, failures, unreplayed;
-    atomic_ulong seen[SEEN_SLOTS];
+    atomic_ulong states, duplicates, images, recovery_cuts, failures;
+    atomic_ulong seen_states[SEEN_SLOTS], seen_images[SEEN_SLOTS];
+};
+
+/* A copy of a device's record. */
+struct recording {
+    struct record_entry *entries;
+    size_t count;
 };
 
 struct run {
@@ -69,8 +77,7 @@ struct run {
     const struct workload *workload;
     unsigned int seed;
     struct domain domains[MAX_DOMAINS];
-    struct record_entry *entries;
-    size_t entry_count;
+    struct recording recording;
     uint8_t *base;
     /* Of a worker. */
     char state_path[96];
@@ -83,7 +90,7 @@ static struct totals *totals;
 static char folder[] = "/dev/shm/uext4-crash-XXXXXX";
 static struct run run;
 
-static void die(const char *what)
+static _Noreturn void die(const char *what)
 {
     fprintf(stderr, "explore: %s\n", what);
     exit(2);
@@ -113,17 +120,18 @@ static int mount_spec(const char *spec, bool is_read_only, char *log_text, struc
 /* ---- Recording ------------------------------------------------------------------------------- */
 
 static const struct device_ops *record_ops;
+static struct recording *capture; /* what takes the record that is closed next */
 
 /* Takes a copy of the record when the device goes: the unmount's writes are in it. */
 static void close_record(struct device *device)
 {
     device->ops = record_ops;
-    run.entry_count = record_count(device);
-    run.entries = calloc(run.entry_count + 1, sizeof(*run.entries));
-    if (run.entries == NULL)
+    capture->count = record_count(device);
+    capture->entries = calloc(capture->count + 1, sizeof(*capture->entries));
+    if (capture->entries == NULL)
         die("out of memory");
-    for (size_t i = 0; i < run.entry_count; i++) {
-        struct record_entry *entry = &run.entries[i];
+    for (size_t i = 0; i < capture->count; i++) {
+        struct record_entry *entry = &capture->entries[i];
 
         if (record_get(device, i, entry) != 0)
             die("a record is gone");
@@ -137,6 +145,26 @@ static void close_record(struct device *device)
         }
     }
     record_ops->close(device);
+}
+
+static void unmount_recorded(struct uext4 *fs, struct device *record, struct recording *recording)
+{
+    static struct device_ops ops;
+
+    record_ops = record->ops;
+    ops = *record_ops;
+    ops.close = close_record;
+    record->ops = &ops;
+    capture = recording;
+    uext4_unmount(fs);
+}
+
+static void free_recording(struct recording *recording)
+{
+    for (size_t i = 0; i < recording->count; i++)
+        if (recording->entries[i].kind == RECORD_WRITE)
+            free((void *)(uintptr_t)recording->entries[i].data);
+    free(recording->entries);
 }
 
 /* Fills the disk but for a few blocks. */
@@ -210,7 +238,6 @@ static void *run_domain(void *context)
 
 static void record_run(const char *path)
 {
-    static struct device_ops ops;
     pthread_t threads[MAX_DOMAINS];
     char spec[160], text[MESSAGE_BYTES] = "";
     struct uext4 *fs;
@@ -233,11 +260,7 @@ static void record_run(const char *path)
         op_close_all(&run.domains[i]);
         model_finish(&run.domains[i]);
     }
-    record_ops = record->ops;
-    ops = *record_ops;
-    ops.close = close_record;
-    record->ops = &ops;
-    uext4_unmount(fs);
+    unmount_recorded(fs, record, &run.recording);
     if (text[0] != '\0')
         printf("# %s:%u: the library logged: %s\n", run.workload->name, run.seed, text);
 }
@@ -311,27 +334,19 @@ static uint64_t join_superblock(const struct record_entry *entry, uint64_t secto
 }
 
 /* The first entry that no flush before the cut covers. */
-static size_t volatile_start(size_t cut)
+static size_t volatile_start(const struct recording *recording, size_t cut)
 {
-    while (cut > 0 && run.entries[cut - 1].kind != RECORD_FLUSH)
+    while (cut > 0 && recording->entries[cut - 1].kind != RECORD_FLUSH)
         cut--;
     return cut;
 }
 
-/* Builds a state in the worker's image. Returns its hash. */
-static uint64_t build_state(size_t cut, uint64_t subset)
+/* Applies what a subset has of the writes that no flush covers, and of the one at the cut. */
+static void apply_subset(const struct recording *recording, size_t cut, uint64_t subset,
+                         uint64_t random, uint64_t *hash)
 {
-    size_t start = volatile_start(cut);
-    uint64_t random = mix(mix(run.seed, cut), subset), hash = 0;
-
-    for (; run.durable_end < start; run.durable_end++)
-        if (is_change(&run.entries[run.durable_end]))
-            apply(run.durable, &run.entries[run.durable_end], UINT64_MAX, &hash);
-    run.durable_hash += hash;
-    hash = run.durable_hash;
-    memcpy(run.state, run.durable, IMAGE_BYTES);
-    for (size_t i = start; i <= cut && i < run.entry_count; i++) {
-        const struct record_entry *entry = &run.entries[i];
+    for (size_t i = volatile_start(recording, cut); i <= cut && i < recording->count; i++) {
+        const struct record_entry *entry = &recording->entries[i];
 
         if (!is_change(entry))
             continue;
@@ -339,22 +354,69 @@ static uint64_t build_state(size_t cut, uint64_t subset)
                                         &random);
         if (!run.options->tears_superblock)
             sectors = join_superblock(entry, sectors);
-        apply(run.state, entry, sectors, &hash);
+        apply(run.state, entry, sectors, hash);
     }
-    hash = mix(hash, run.seed);
-    hash = hash_bytes(hash, run.workload->name, strlen(run.workload->name));
-    for (unsigned int i = 0; i < run.workload->domain_count; i++)
-        hash = mix(hash, model_promises(&run.domains[i], cut));
-    return hash | 1;
+}
+
+/* Builds a state in the worker's image. Returns the image's hash. */
+static uint64_t build_state(size_t cut, uint64_t subset)
+{
+    size_t start = volatile_start(&run.recording, cut);
+    uint64_t hash;
+
+    for (; run.durable_end < start; run.durable_end++)
+        if (is_change(&run.recording.entries[run.durable_end]))
+            apply(run.durable, &run.recording.entries[run.durable_end], UINT64_MAX,
+                  &run.durable_hash);
+    hash = run.durable_hash;
+    memcpy(run.state, run.durable, IMAGE_BYTES);
+    apply_subset(&run.recording, cut, subset, mix(mix(run.seed, cut), subset), &hash);
+    return hash_bytes(mix(hash, run.seed), run.workload->name, strlen(run.workload->name)) | 1;
+}
+
+/*
+ * Cuts the power again while the state in the worker's image is recovered: the n-th time that is
+ * done to it. False if the image cannot be mounted.
+ */
+static bool cut_recovery(uint64_t n, struct finding *finding)
+{
+    char spec[160], text[MESSAGE_BYTES] = "";
+    struct recording recording = {0};
+    uint8_t *before = malloc(IMAGE_BYTES);
+    struct uext4 *fs;
+
+    if (before == NULL)
+        die("out of memory");
+    memcpy(before, run.state, IMAGE_BYTES);
+    snprintf(spec, sizeof(spec), "record:%s", run.state_path);
+    int error = mount_spec(spec, false, text, &fs);
+    if (error != 0) {
+        snprintf(finding->text, sizeof(finding->text), "recovery that is to be cut gives %d: %s",
+                 error, text);
+        free(before);
+        return false;
+    }
+    unmount_recorded(fs, record_find(fs->volume.device), &recording);
+    uint64_t random = mix(run.seed, n);
+    size_t cut = next_random(&random) % (recording.count + 1);
+
+    memcpy(run.state, before, IMAGE_BYTES);
+    for (size_t i = 0; i < volatile_start(&recording, cut); i++)
+        if (is_change(&recording.entries[i]))
+            apply(run.state, &recording.entries[i], UINT64_MAX, NULL);
+    apply_subset(&recording, cut, next_random(&random) % 8, random, NULL);
+    free_recording(&recording);
+    free(before);
+    return true;
 }
 
 /* Notes a state. False if it was there. */
-static bool is_new_state(uint64_t hash)
+static bool is_new(atomic_ulong *seen, uint64_t hash)
 {
     for (size_t i = hash >> 20, tries = 0; tries < SEEN_SLOTS / 2; i++, tries++) {
         unsigned long expected = 0;
 
-        if (atomic_compare_exchange_strong(&totals->seen[i % SEEN_SLOTS], &expected, hash))
+        if (atomic_compare_exchange_strong(&seen[i % SEEN_SLOTS], &expected, hash))
             return true;
         if (expected == hash)
             return false;
@@ -429,16 +491,22 @@ static bool look(bool is_read_only, size_t cut, uint64_t *digest, struct finding
     return is_good;
 }
 
-static void keep_state(size_t cut, uint64_t subset)
+static void report(size_t cut, uint64_t subset, uint64_t recovery_cut,
+                   const struct finding *finding)
 {
-    char path[512];
+    char id[96], path[512];
     FILE *file;
 
+    if (atomic_fetch_add(&totals->failures, 1) >= MAX_FAILURES)
+        return;
+    snprintf(id, sizeof(id), "%s:%u:%zu:%llu:%llu", run.workload->name, run.seed, cut,
+             (unsigned long long)subset, (unsigned long long)recovery_cut);
+    printf("not ok: %s: %s\n", id, finding->text);
+    fflush(stdout);
     if (run.options->keep == NULL)
         return;
     build_state(cut, subset);
-    snprintf(path, sizeof(path), "%s/%s-%u-%zu-%llu.img", run.options->keep, run.workload->name,
-             run.seed, cut, (unsigned long long)subset);
+    snprintf(path, sizeof(path), "%s/%s.img", run.options->keep, id);
     file = fopen(path, "w");
     if (file == NULL || fwrite(run.state, 1, IMAGE_BYTES, file) != IMAGE_BYTES)
         perror(path);
@@ -446,33 +514,47 @@ static void keep_state(size_t cut, uint64_t subset)
         fclose(file);
 }
 
-static void check_state(size_t cut, uint64_t subset)
+/* Looks at the image read-only, recovers it, and looks again. */
+static bool judge(size_t cut, uint64_t *digest, struct finding *finding)
+{
+    uint64_t dirty_digest;
+
+    if (!look(true, cut, &dirty_digest, finding) || !look(false, cut, digest, finding))
+        return false;
+    if (*digest == dirty_digest)
+        return run_e2fsck(run.state_path, finding);
+    snprintf(finding->text, sizeof(finding->text),
+             "the read-only mount of the dirty image shows something else");
+    return false;
+}
+
+static void check_state(size_t cut, uint64_t subset, uint64_t recovery_cuts)
 {
     struct finding finding = {""};
-    uint64_t dirty_digest, digest;
+    uint64_t digest, second_digest, image_hash = build_state(cut, subset), hash = image_hash;
 
-    if (!is_new_state(build_state(cut, subset))) {
+    for (unsigned int i = 0; i < run.workload->domain_count; i++)
+        hash = mix(hash, model_promises(&run.domains[i], cut));
+    if (!is_new(totals->seen_states, hash | 1)) {
         atomic_fetch_add(&totals->duplicates, 1);
         return;
     }
-    bool is_good = look(true, cut, &dirty_digest, &finding);
-    if (is_good)
-        is_good = look(false, cut, &digest, &finding);
-    if (is_good && digest != dirty_digest) {
-        snprintf(finding.text, sizeof(finding.text),
-                 "the read-only mount of the dirty image shows something else");
-        is_good = false;
-    }
-    if (is_good)
-        is_good = run_e2fsck(run.state_path, &finding);
     atomic_fetch_add(&totals->states, 1);
-    if (is_good)
+    atomic_fetch_add(&totals->images, is_new(totals->seen_images, image_hash));
+    if (!judge(cut, &digest, &finding)) {
+        report(cut, subset, 0, &finding);
         return;
-    if (atomic_fetch_add(&totals->failures, 1) < MAX_FAILURES) {
-        printf("not ok: %s:%u:%zu:%llu: %s\n", run.workload->name, run.seed, cut,
-               (unsigned long long)subset, finding.text);
-        fflush(stdout);
-        keep_state(cut, subset);
+    }
+    for (uint64_t n = 1; n <= recovery_cuts; n++) {
+        build_state(cut, subset);
+        bool is_good = cut_recovery(n + cut, &finding) && judge(cut, &second_digest, &finding);
+        atomic_fetch_add(&totals->recovery_cuts, 1);
+        if (is_good && second_digest != digest) {
+            snprintf(finding.text, sizeof(finding.text), "recovered again, it shows other things");
+            is_good = false;
+        }
+        if (!is_good)
+            report(cut, subset, n, &finding);
     }
 }
 
@@ -495,7 +577,7 @@ static void open_worker(int worker)
  */
 static void work(int worker, const struct timespec *deadline)
 {
-    size_t cuts = run.entry_count + 1;
+    size_t cuts = run.recording.count + 1;
     size_t step = MAX(cuts / run.options->states_per_run, 1);
     uint64_t subsets = MAX(run.options->states_per_run * step / cuts, 1) + 2;
 
@@ -507,17 +589,8 @@ static void work(int worker, const struct timespec *deadline)
         if (run.options->seconds != 0 && now.tv_sec >= deadline->tv_sec)
             break;
         for (uint64_t subset = 0; subset < subsets; subset++)
-            check_state(cut, subset);
+            check_state(cut, subset, (cut / step + subset) % RECOVERY_SHARE == 0 ? 1 : 0);
     }
-}
-
-static void free_run(void)
-{
-    for (size_t i = 0; i < run.entry_count; i++)
-        if (run.entries[i].kind == RECORD_WRITE)
-            free((void *)(uintptr_t)run.entries[i].data);
-    free(run.entries);
-    munmap(run.base, IMAGE_BYTES);
 }
 
 static void explore(const struct workload *workload, const struct options *options,
@@ -537,7 +610,7 @@ static void explore(const struct workload *workload, const struct options *optio
     fflush(stdout);
     if (options->has_state) {
         open_worker(0);
-        check_state(options->state_cut, options->state_subset);
+        check_state(options->state_cut, options->state_subset, options->state_recovery_cut);
     }
     for (int i = 0; i < WORKERS && !options->has_state; i++) {
         pids[i] = fork();
@@ -553,19 +626,22 @@ static void explore(const struct workload *workload, const struct options *optio
             totals->failures++;
         }
     printf("# %s:%u: %zu records, %d + %d operations, %lu states, %lu failures\n", workload->name,
-           run.seed, run.entry_count, run.domains[0].operation_count,
+           run.seed, run.recording.count, run.domains[0].operation_count,
            run.domains[1].operation_count, totals->states - states, totals->failures - failures);
     fflush(stdout);
-    free_run();
+    free_recording(&run.recording);
+    munmap(run.base, IMAGE_BYTES);
 }
 
 static void parse_state(const char *id, struct options *options)
 {
     static char name[32];
-    unsigned long long subset;
+    unsigned long long subset, recovery_cut = 0;
 
-    if (sscanf(id, "%31[^:]:%u:%zu:%llu", name, &options->seed, &options->state_cut, &subset) != 4)
-        die("an id is workload:seed:cut:subset");
+    if (sscanf(id, "%31[^:]:%u:%zu:%llu:%llu", name, &options->seed, &options->state_cut, &subset,
+               &recovery_cut) < 4)
+        die("an id is workload:seed:cut:subset:recovery cut");
+    options->state_recovery_cut = recovery_cut;
     options->workload = name;
     options->state_subset = subset;
     options->has_state = true;
@@ -620,7 +696,9 @@ int main(int argc, char **argv)
     snprintf(command, sizeof(command), "rm -r %s", folder);
     if (system(command) != 0)
         perror(folder);
-    printf("%lu distinct states, %lu duplicates, %lu failures\n", totals->states,
-           totals->duplicates, totals->failures);
+    printf("%lu distinct states (%lu distinct images), %lu cut recoveries, %lu duplicates, "
+           "%lu failures\n",
+           totals->states, totals->images, totals->recovery_cuts, totals->duplicates,
+           totals->failures);
     return totals->states == 0 || totals->failures > 0;
 }
