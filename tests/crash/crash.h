@@ -58,6 +58,7 @@ struct domain {
     unsigned int seed;
     struct operation operations[MAX_OPERATIONS];
     int operation_count;
+    int no_space_count;                       /* calls that ended with -ENOSPC or short */
     uint64_t name_hashes[MAX_OPERATIONS + 1]; /* of the names after so many operations */
     int object_count;                         /* 0 is the directory itself */
     struct uext4_inode *inodes[MAX_OBJECTS];  /* open ones */

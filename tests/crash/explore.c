@@ -625,9 +625,11 @@ static void explore(const struct workload *workload, const struct options *optio
                    (unsigned int)status);
             totals->failures++;
         }
-    printf("# %s:%u: %zu records, %d + %d operations, %lu states, %lu failures\n", workload->name,
-           run.seed, run.recording.count, run.domains[0].operation_count,
-           run.domains[1].operation_count, totals->states - states, totals->failures - failures);
+    printf("# %s:%u: %zu records, %d operations (%d ran out of space), %lu states, %lu failures\n",
+           workload->name, run.seed, run.recording.count,
+           run.domains[0].operation_count + run.domains[1].operation_count,
+           run.domains[0].no_space_count + run.domains[1].no_space_count, totals->states - states,
+           totals->failures - failures);
     fflush(stdout);
     free_recording(&run.recording);
     munmap(run.base, IMAGE_BYTES);

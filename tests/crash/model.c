@@ -211,6 +211,7 @@ static struct operation *begin(struct domain *domain, enum operation_kind kind, 
 static int end(struct domain *domain, struct operation *operation, int error)
 {
     operation->end = record_count(domain->record);
+    domain->no_space_count += error == -ENOSPC;
     if (error == 0)
         domain->operation_count++;
     else if (error != -ENOSPC)
@@ -338,6 +339,7 @@ int64_t op_write(struct domain *domain, int object, uint64_t offset, size_t leng
     operation->length = count > 0 ? (uint64_t)count : 0;
     domain->sizes[object] = MAX(domain->sizes[object], offset + operation->length);
     operation->size_after = domain->sizes[object];
+    domain->no_space_count += count > 0 && (size_t)count < length;
     end(domain, operation, count > 0 ? 0 : (int)count);
     return count;
 }
