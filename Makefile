@@ -5,6 +5,7 @@ CC        ?= gcc
 SUDO      := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 JOBS      := $(shell nproc)
 FUZZ_TIME ?= 600
+CRASH_STATES ?= 20000
 
 # Tools that build, libraries that are linked, and what tests and the demo use.
 PACKAGES := gcc clang meson ninja-build pkg-config make binutils \
@@ -14,7 +15,7 @@ PACKAGES := gcc clang meson ninja-build pkg-config make binutils \
             libclang-rt-14-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo check asan tsan fuzz tidy install clean
+.PHONY: help deps build demo check asan tsan fuzz crash tidy install clean
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +55,9 @@ fuzz: deps ## run every libFuzzer target for FUZZ_TIME seconds (default 600)
 	    -Db_lundef=false
 	@meson compile -C build-fuzz
 	@scripts/run-fuzzers build-fuzz $(FUZZ_TIME)
+
+crash: build ## cut the power CRASH_STATES times (default 20000) and check what recovery makes of it
+	@scripts/crash $(BUILD) $(CRASH_STATES)
 
 tidy: deps ## clang build without a warning, clang-format, clang-tidy
 	@CC=clang scripts/configure build-clang

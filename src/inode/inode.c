@@ -223,6 +223,13 @@ static int get(struct inode_table *table, uint64_t number, bool wants_orphans,
     struct inode *loaded = inode_make(table, ino, &fields);
     if (loaded == NULL)
         return -ENOMEM;
+    /* What changed it before it was last put is in a transaction up to the running one. */
+    if (volume->journal != NULL) {
+        journal_sequence sequence = journal_running_sequence(volume->journal);
+
+        atomic_init(&loaded->changed_in, sequence);
+        atomic_init(&loaded->data_changed_in, sequence);
+    }
     mutex_lock(&shard->mutex);
     inode = shard_find_locked(shard, ino);
     if (inode == NULL) {

@@ -255,7 +255,10 @@ static int commit_until(struct journal *journal, journal_sequence sequence, bool
         error = -EROFS;
     } else if (journal_sequence_is_after(sequence, newest)) {
         error = -EINVAL;
-    } else if (sequence != newest || request_locked(journal, running)) {
+    } else {
+        /* An empty transaction is not committed, but those before it are waited for. */
+        if (sequence == newest && !request_locked(journal, running))
+            sequence--;
         *is_flushed = sequence == newest && atomic_load(&running->state) == TRANSACTION_OPEN;
         error = wait_committed_locked(journal, sequence);
     }
