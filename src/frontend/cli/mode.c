@@ -82,14 +82,17 @@ static bool apply_clause(const char **at, uint32_t *mode)
         return false;
     while (**at && strchr("+-=", **at)) {
         char action = *(*at)++;
-        uint32_t bits = read_letters(at, *mode) & allowed;
+        uint32_t letters = read_letters(at, *mode), bits = letters & allowed;
+        /* A directory keeps these unless they are named, as with the host's chmod. */
+        bool has_kept = S_ISDIR(*mode) && !(letters & (S_ISUID | S_ISGID));
+        uint32_t kept = has_kept ? S_ISUID | S_ISGID : 0;
 
         if (action == '-')
             *mode &= ~bits;
         else if (action == '+')
             *mode |= bits;
         else
-            *mode = (*mode & ~allowed) | bits;
+            *mode = (*mode & (~allowed | kept)) | bits;
     }
     return true;
 }
