@@ -97,7 +97,7 @@ class Place:
 
     def fill(self):
         self.write('etc/passwd', b'root:x:0:0::/:/bin/sh\n', 0o640)
-        self.write('tool', b'#!/bin/sh\n', 0o4755)
+        self.write('tool', b'#!/bin/sh\n', 0o4755 if IS_ROOT else 0o755)
         self.write('empty', b'')
         self.write('big', self.random.randbytes(3_000_017))
         self.write('two words', b'2\n')
