@@ -31,7 +31,8 @@ _uext4_image_paths() {
 }
 
 _uext4_options() {
-    local common='--offset --partition --options --noload --verbose --quiet --help'
+    local change='--offset --partition --options --verbose --quiet --help'
+    local common="$change --noload"
     case $1 in
     info) echo "$common --json --groups" ;;
     ls) echo "$common -l -R -a -A -d -i -h -1 -U -b" ;;
@@ -39,13 +40,23 @@ _uext4_options() {
     cat | recover) echo "$common" ;;
     get) echo "$common --jobs --no-owner --no-xattrs --no-devices" ;;
     map) echo "$common --json --blocks --no-dereference" ;;
+    put) echo "$change --owner --time" ;;
+    mkdir) echo "$change --parents --mode --owner" ;;
+    rm) echo "$change --recursive --dir --force" ;;
+    mv) echo "$change --no-clobber" ;;
+    ln) echo "$change --symbolic --force --owner" ;;
+    chmod) echo "$change" ;;
+    chown) echo "$change --no-dereference" ;;
+    touch) echo "$change --date --no-create -a -m" ;;
+    truncate) echo "$change --size --no-create" ;;
     mount) echo "$common --foreground" ;;
     *) echo "--help" ;;
     esac
 }
 
 _uext4() {
-    local commands='info ls stat cat get map recover mount umount version help'
+    local commands='info ls stat cat get map put mkdir rm mv ln chmod chown touch truncate recover
+        mount umount version help'
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     local command=${COMP_WORDS[1]} image='' position=0 i
     local -a place=()
@@ -56,7 +67,11 @@ _uext4() {
         return
     fi
     case $previous in
-    --offset | --partition | -j | --jobs) return ;;
+    --offset | --partition | -j | --jobs | --time | --date | --size | --mode) return ;;
+    --owner)
+        mapfile -t COMPREPLY < <(compgen -u -- "$word")
+        return
+        ;;
     -o | --options)
         mapfile -t COMPREPLY < <(compgen -W 'noload nochecksum sb= cache= direct=auto direct=on
             direct=off' -- "$word")
@@ -78,7 +93,10 @@ _uext4() {
         --offset | --partition | -o | --options)
             place+=("${COMP_WORDS[i]}" "${COMP_WORDS[++i]}")
             ;;
-        -j | --jobs) ((i++)) ;;
+        -j | --jobs | --owner | --time | --mode | --date | --size) ((i++)) ;;
+        -d) [[ $command != touch ]] || ((i++)) ;;
+        -m) [[ $command != mkdir ]] || ((i++)) ;;
+        -s) [[ $command != truncate ]] || ((i++)) ;;
         --noload) place+=(--noload) ;;
         -*) ;;
         *)
@@ -93,7 +111,14 @@ _uext4() {
         return
     fi
     case $command in
-    ls | stat | cat | map | get)
+    put)
+        _uext4_image_paths "$(_uext4_plain "$image")" "$word" "${place[@]}"
+        while IFS= read -r i; do COMPREPLY+=("$i"); done < <(compgen -f -- "$word")
+        ;;
+    chmod | chown)
+        [[ $position -lt 2 ]] || _uext4_image_paths "$(_uext4_plain "$image")" "$word" "${place[@]}"
+        ;;
+    ls | stat | cat | map | get | mkdir | rm | mv | ln | touch | truncate)
         compopt +o filenames 2>/dev/null
         _uext4_image_paths "$(_uext4_plain "$image")" "$word" "${place[@]}"
         if [[ $command == get && $position -ge 2 ]]; then

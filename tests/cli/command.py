@@ -650,7 +650,8 @@ def helps_are_complete(place):
     overview = uext4('--help')[0].decode()
     names = re.findall(r'^  ([a-z]+) +[a-z]', overview.split('Commands:')[1].split('\n\n')[0],
                        re.M)
-    check({'info', 'ls', 'stat', 'cat', 'get', 'map', 'recover', 'mount', 'umount', 'version',
+    check({'info', 'ls', 'stat', 'cat', 'get', 'map', 'put', 'mkdir', 'rm', 'mv', 'ln', 'chmod',
+           'chown', 'touch', 'truncate', 'recover', 'mount', 'umount', 'version',
            'help'} == set(names), f'commands: {names}')
     for name in names:
         text = uext4(name, '--help')[0].decode()

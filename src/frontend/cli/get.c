@@ -12,17 +12,16 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "copy.h"
 #include "message.h"
+#include "path.h"
 #include "session.h"
 #include "text.h"
 
 #define THREADS_DEFAULT 4
-#define DESCRIPTORS     4096 /* wanted: one for each level of a deep tree, and the pool's */
 
 const char get_help[] =
     "Usage: uext4 get [OPTIONS] IMAGE PATH... DEST\n"
@@ -89,23 +88,6 @@ static void parse_options(struct get *get, int argc, char **argv)
     }
 }
 
-/* The last name of a path, or NULL if it has none of its own. Sets its length. */
-static const char *last_name(const char *path, size_t *length)
-{
-    size_t end = strlen(path), start;
-
-    while (end > 0 && path[end - 1] == '/')
-        end--;
-    start = end;
-    while (start > 0 && path[start - 1] != '/')
-        start--;
-    *length = end - start;
-    if (end == start ||
-        (path[start] == '.' && (*length == 1 || (*length == 2 && path[start + 1] == '.'))))
-        return NULL;
-    return path + start;
-}
-
 static void look_up_paths(struct get *get)
 {
     for (size_t i = 0; i < get->path_count; i++) {
@@ -132,7 +114,7 @@ static bool is_directory(struct uext4_inode *inode)
 static int open_parent(struct get *get)
 {
     size_t length;
-    const char *name = last_name(get->dest, &length);
+    const char *name = path_last_name(get->dest, &length);
     bool has_slash = get->dest[strlen(get->dest) - 1] == '/';
     char *parent;
 
@@ -184,13 +166,14 @@ static bool open_root(struct get *get)
 static char *target_name(const char *path)
 {
     size_t length;
-    const char *name = last_name(path, &length);
+    const char *name = path_last_name(path, &length);
 
     return name ? strndup(name, length) : NULL;
 }
 
 static void copy_paths(struct get *get)
 {
+    struct progress_roots roots;
     struct progress progress;
     struct copy *copy = malloc(sizeof(*copy));
 
@@ -199,7 +182,9 @@ static void copy_paths(struct get *get)
         close(get->root_fd);
         return;
     }
-    progress_begin(&progress, get->session.fs, get->inos, get->ino_count, !get->session.is_quiet);
+    roots =
+        (struct progress_roots){.fs = get->session.fs, .inos = get->inos, .count = get->ino_count};
+    progress_begin(&progress, progress_scan_image, &roots, !get->session.is_quiet);
     copy_begin(copy, &get->session, &get->options, &progress, get->root_fd);
     for (size_t i = 0; i < get->path_count; i++) {
         char *name = get->root_name ? strdup(get->root_name) : target_name(get->paths[i]);
@@ -211,16 +196,6 @@ static void copy_paths(struct get *get)
     copy_end(copy);
     progress_end(&progress);
     free(copy);
-}
-
-static void raise_descriptor_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= DESCRIPTORS)
-        return;
-    limit.rlim_cur = limit.rlim_max < DESCRIPTORS ? limit.rlim_max : DESCRIPTORS;
-    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static void run_get(struct get *get)
@@ -259,7 +234,7 @@ int get_run(const struct command *command, int argc, char **argv)
         session_usage(&get.session, "the destination is empty");
 
     umask(0);
-    raise_descriptor_limit();
+    path_raise_descriptor_limit();
     if (session_open(&get.session) == 0)
         run_get(&get);
     free(get.inodes);

@@ -42,6 +42,15 @@ static const struct command commands[] = {
     {"cat", "write files to standard output", cat_run, cat_help},
     {"get", "copy files and trees to the host", get_run, get_help},
     {"map", "show where the data of a file lies", map_run, map_help},
+    {"put", "copy files and trees of the host into the image", put_run, put_help},
+    {"mkdir", "make directories", mkdir_run, mkdir_help},
+    {"rm", "remove files and trees", rm_run, rm_help},
+    {"mv", "rename files and directories", mv_run, mv_help},
+    {"ln", "make hard and symbolic links", ln_run, ln_help},
+    {"chmod", "change permissions", chmod_run, chmod_help},
+    {"chown", "change owners", chown_run, chown_help},
+    {"touch", "change times, make empty files", touch_run, touch_help},
+    {"truncate", "set the size of files", truncate_run, truncate_help},
     {"recover", "replay the journal into the image", recover_run, recover_help},
     {"mount", "mount the image with FUSE", mount_run, NULL},
     {"umount", "unmount it, and wait until the image is closed", umount_run, NULL},
@@ -54,7 +63,8 @@ static const struct command commands[] = {
 static const char intro[] =
     "Usage: uext4 COMMAND [OPTIONS] IMAGE [PATH...]\n"
     "\n"
-    "Reads ext2, ext3 and ext4 images and disks without the kernel's driver.\n"
+    "Reads and changes ext2, ext3 and ext4 images and disks without the kernel's\n"
+    "driver.\n"
     "\n"
     "Commands:\n";
 
@@ -67,6 +77,7 @@ static const char outro[] =
     "  uext4 info disk.img                  what is in this image?\n"
     "  uext4 ls -lR disk.img /etc           list a tree\n"
     "  uext4 get disk.img /etc ./etc        copy it to the host\n"
+    "  uext4 put disk.img ./etc /etc        copy it into the image\n"
     "  uext4 cat --partition 2 vm.raw /etc/fstab\n"
     "                                       a file of the second partition\n"
     "  uext4 mount disk.img /mnt            look around with other programs\n"

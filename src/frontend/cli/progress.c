@@ -28,6 +28,7 @@
 
 struct scan {
     struct progress *progress;
+    struct uext4 *fs;
     struct inode_map seen;
     uint64_t *stack;
     size_t count, capacity;
@@ -65,8 +66,7 @@ static void scan_file(struct scan *scan, const struct uext4_stat *stat)
 
     if (S_ISREG(stat->mode) && bytes > stat->size)
         bytes = stat->size;
-    atomic_fetch_add(&scan->progress->total_bytes, bytes);
-    atomic_fetch_add(&scan->progress->total_files, 1);
+    progress_add_total(scan->progress, bytes, 1);
 }
 
 static bool scan_entry(void *context, const struct uext4_dirent *entry)
@@ -82,7 +82,7 @@ static bool scan_entry(void *context, const struct uext4_dirent *entry)
     if (entry->type == DT_DIR || entry->type == DT_REG || entry->type == DT_UNKNOWN)
         scan_push(scan, entry->ino);
     else
-        atomic_fetch_add(&scan->progress->total_files, 1);
+        progress_add_total(scan->progress, 0, 1);
     return true;
 }
 
@@ -92,7 +92,7 @@ static void scan_inode(struct scan *scan, uint64_t ino)
     struct uext4_inode *inode;
     struct uext4_stat stat;
 
-    if (uext4_inode_get(scan->progress->fs, ino, &inode) < 0)
+    if (uext4_inode_get(scan->fs, ino, &inode) < 0)
         return;
     if (uext4_stat(inode, &stat) == 0) {
         scan_file(scan, &stat);
@@ -103,37 +103,44 @@ static void scan_inode(struct scan *scan, uint64_t ino)
     uext4_inode_put(inode);
 }
 
-static void *scan_main(void *context)
+void progress_scan_image(struct progress *progress, void *context)
 {
-    struct progress *progress = context;
-    struct scan scan = {.progress = progress};
+    const struct progress_roots *roots = context;
+    struct scan scan = {.progress = progress, .fs = roots->fs};
 
-    for (size_t i = 0; i < progress->root_count; i++)
-        scan_push(&scan, progress->roots[i]);
+    for (size_t i = 0; i < roots->count; i++)
+        scan_push(&scan, roots->inos[i]);
     while (scan.count > 0 && !atomic_load(&progress->is_stopping))
         scan_inode(&scan, scan.stack[--scan.count]);
     inode_map_clear(&scan.seen, false);
     free(scan.stack);
+}
+
+static void *scan_main(void *context)
+{
+    struct progress *progress = context;
+
+    progress->scan(progress, progress->scan_context);
     atomic_store(&progress->is_scanned, true);
     return NULL;
 }
 
-void progress_begin(struct progress *progress, struct uext4 *fs, const uint64_t *roots,
-                    size_t root_count, bool is_wanted)
+void progress_begin(struct progress *progress, progress_scan_fn scan, void *context, bool is_wanted)
 {
     memset(progress, 0, sizeof(*progress));
-    progress->fs = fs;
+    progress->scan = scan;
+    progress->scan_context = context;
     progress->is_shown = is_wanted && isatty(STDERR_FILENO);
     progress->start_ms = now_ms();
     atomic_store(&progress->next_ms, progress->start_ms + 3 * INTERVAL_MS);
-    if (!progress->is_shown)
-        return;
-    progress->roots = malloc(root_count * sizeof(*roots));
-    if (!progress->roots)
-        return;
-    memcpy(progress->roots, roots, root_count * sizeof(*roots));
-    progress->root_count = root_count;
-    progress->has_scanner = pthread_create(&progress->scanner, NULL, scan_main, progress) == 0;
+    if (progress->is_shown && scan)
+        progress->has_scanner = pthread_create(&progress->scanner, NULL, scan_main, progress) == 0;
+}
+
+void progress_add_total(struct progress *progress, uint64_t bytes, uint64_t files)
+{
+    atomic_fetch_add(&progress->total_bytes, bytes);
+    atomic_fetch_add(&progress->total_files, files);
 }
 
 static void draw(struct progress *progress, int64_t elapsed_ms)
@@ -185,7 +192,6 @@ void progress_end(struct progress *progress)
     atomic_store(&progress->is_stopping, true);
     if (progress->has_scanner)
         pthread_join(progress->scanner, NULL);
-    free(progress->roots);
     if (progress->is_shown)
         message_status_clear();
 }

@@ -45,6 +45,13 @@ void session_begin(struct session *session, const struct command *command)
     atomic_init(&session->has_logged, false);
 }
 
+void session_begin_change(struct session *session, const struct command *command)
+{
+    session_begin(session, command);
+    session->is_changing = true;
+    session->mount.is_read_only = false;
+}
+
 _Noreturn void session_usage(const struct session *session, const char *format, ...)
 {
     char text[1024];
@@ -207,6 +214,10 @@ void session_take_image(struct session *session, int argc, char **argv)
         session_usage(session, "no image given");
     if (session->has_offset && session->partition != 0)
         session_usage(session, "--offset and --partition exclude each other");
+    if (session->is_changing && session->mount.is_read_only)
+        session_usage(session, "-o ro makes no sense for a command that changes the image");
+    if (session->is_changing && session->mount.skip_journal_replay)
+        session_usage(session, "noload makes no sense for a command that changes the image");
     session->image = argv[optind++];
     session->spec = make_spec(session);
     if (!session->spec) {
@@ -227,6 +238,8 @@ int session_open(struct session *session)
 {
     int result;
 
+    /* "rw" among the options of mount must not make a reader open the image for writing. */
+    session->mount.is_read_only = !session->is_changing;
     result = uext4_mount(session->spec, &session->mount, &session->fs);
     if (result == -EINVAL)
         session_fail(session, NULL, "not an ext2, ext3 or ext4 file system, or a wrong spec");
@@ -237,9 +250,19 @@ int session_open(struct session *session)
 
 int session_end(struct session *session)
 {
+    if (session->fs && session->is_changing) {
+        int result = uext4_sync(session->fs);
+
+        if (result < 0)
+            session_fail(session, NULL, "the changes are not on the disk: %s",
+                         message_error_text(result));
+    }
     if (session->fs)
         uext4_unmount(session->fs);
     session->fs = NULL;
+    /* Unmounting returns nothing: what it could not write is told by the library's log alone. */
+    if (session->is_changing && atomic_load(&session->has_logged))
+        atomic_store(&session->has_failed, true);
     free(session->spec);
     session->spec = NULL;
     if (!message_flush_stdout())

@@ -2,7 +2,8 @@
 /*
  * One run of a command on one image: its options, the open file system, and how its errors are
  * told. Used in this order: session_begin, session_option until -1, session_take_image,
- * session_open, session_end.
+ * session_open, session_end. Commands that change the image use session_begin_change instead of
+ * session_begin; the rest is the same.
  *
  * Threads: session_error and session_warn from any thread, the rest by one.
  */
@@ -25,6 +26,7 @@ struct session {
     uint64_t offset;
     uint64_t partition; /* 0: none given */
     bool has_offset;
+    bool is_changing; /* the image is opened for writing */
     bool is_quiet;
     unsigned int verbosity;
     atomic_bool has_failed; /* an error was told */
@@ -32,6 +34,9 @@ struct session {
 };
 
 void session_begin(struct session *session, const struct command *command);
+
+/* The same for a command that changes the image; it takes no option that speaks against that. */
+void session_begin_change(struct session *session, const struct command *command);
 
 /*
  * The next option of the command's own, as getopt_long returns it, or -1 at the end. Takes the
@@ -53,7 +58,10 @@ int session_open(struct session *session);
 /* Tells that the image could not be opened, unless the library has done so. */
 void session_open_error(struct session *session, int error);
 
-/* Closes the image, flushes stdout, and returns the exit code of the command. */
+/*
+ * Makes changes durable, closes the image, flushes stdout, and returns the exit code of the
+ * command: CLI_GOOD only if all of that went well.
+ */
 int session_end(struct session *session);
 
 /* Tells that `path` (may be NULL) failed with `error`, a negative errno; the exit code is then 1.
