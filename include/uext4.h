@@ -4,23 +4,18 @@
  *
  * The contract of this header
  * ---------------------------
- * Errors      Functions return 0, a count or a negative errno. The values that every call may return:
- *               -EIO         the device failed
- *               -EUCLEAN     a structure on the disk is corrupt
- *               -EBADMSG     a checksum on the disk does not match
- *               -EOPNOTSUPP  the image uses a feature that this version does not support
- *               -ENOMEM      out of memory
- *             The first place that finds a problem also reports it through the log function of the
- *             mount, once, with what was wrong and where.
- * Threads     Every function may be called from any thread at any time, on shared handles too,
- *             unless its comment says otherwise. A handle must not be released while another thread
- *             still uses that same reference.
- * Ownership   A function that hands out a handle gives one reference; its partner releases it.
- *             Buffers and strings stay the caller's; none is kept past the call.
- * Units       Sizes and offsets are in bytes unless the name says otherwise.
- * Names       A name is a string of 1 to 255 bytes without '/' and NUL; its encoding is the caller's.
- *             Lengths are given, so names need no terminator.
- * Durability  What a change survives is said at "Changes".
+ * Errors      Functions return 0, a count or a negative errno. The values that every call may
+ * return: -EIO         the device failed -EUCLEAN     a structure on the disk is corrupt -EBADMSG
+ * a checksum on the disk does not match -EOPNOTSUPP  the image uses a feature that this version
+ * does not support -ENOMEM      out of memory The first place that finds a problem also reports it
+ * through the log function of the mount, once, with what was wrong and where. Threads     Every
+ * function may be called from any thread at any time, on shared handles too, unless its comment
+ * says otherwise. A handle must not be released while another thread still uses that same
+ * reference. Ownership   A function that hands out a handle gives one reference; its partner
+ * releases it. Buffers and strings stay the caller's; none is kept past the call. Units       Sizes
+ * and offsets are in bytes unless the name says otherwise. Names       A name is a string of 1 to
+ * 255 bytes without '/' and NUL; its encoding is the caller's. Lengths are given, so names need no
+ * terminator. Durability  What a change survives is said at "Changes".
  */
 #ifndef UEXT4_H
 #define UEXT4_H
@@ -78,15 +73,15 @@ enum uext4_direct {
 
 /* Options of a mount. Initialise with uext4_mount_options_init, then change fields. */
 struct uext4_mount_options {
-    bool is_read_only;         /* default true; the options ro and rw */
-    bool skip_journal_replay;  /* `noload`: show the image without what its journal holds */
-    bool skip_checksums;       /* `nochecksum`: read on past metadata checksums that do not match */
-    enum uext4_direct direct;  /* default UEXT4_DIRECT_AUTO; `direct=` in the spec wins */
+    bool is_read_only;        /* default true; the options ro and rw */
+    bool skip_journal_replay; /* `noload`: show the image without what its journal holds */
+    bool skip_checksums;      /* `nochecksum`: read on past metadata checksums that do not match */
+    enum uext4_direct direct; /* default UEXT4_DIRECT_AUTO; `direct=` in the spec wins */
     uint32_t commit_interval_seconds; /* a change is durable at this age at the latest; 0: 5 */
-    uint64_t superblock;       /* file-system block of a backup superblock, in units of 1 KiB as
-                                  mount's `sb=` has it; 0: the primary one */
+    uint64_t superblock;         /* file-system block of a backup superblock, in units of 1 KiB as
+                                    mount's `sb=` has it; 0: the primary one */
     size_t metadata_cache_bytes; /* bound of the metadata cache; default 32 MiB */
-    uext4_log_fn log;          /* may be NULL: messages are dropped */
+    uext4_log_fn log;            /* may be NULL: messages are dropped */
     void *log_context;
     enum uext4_log_level log_level; /* most detailed level wanted; default UEXT4_LOG_WARNING */
 };
@@ -95,9 +90,9 @@ UEXT4_API void uext4_mount_options_init(struct uext4_mount_options *options);
 
 /*
  * Sets fields from a comma-separated list in the form that `mount -o` takes: ro, rw, noload (or
- * norecovery), nochecksum, direct=auto|on|off, sb=N, cache=SIZE (with K, M or G). Other options that
- * kernel ext4 or mount(8) knows are accepted and change nothing.
- * Returns 0, or -EINVAL after writing what is wrong to `error`, always terminated.
+ * norecovery), nochecksum, direct=auto|on|off, sb=N, cache=SIZE (with K, M or G). Other options
+ * that kernel ext4 or mount(8) knows are accepted and change nothing. Returns 0, or -EINVAL after
+ * writing what is wrong to `error`, always terminated.
  */
 UEXT4_API int uext4_mount_options_parse(struct uext4_mount_options *options, const char *list,
                                         char *error, size_t error_size);
@@ -110,11 +105,10 @@ UEXT4_API int uext4_mount_options_parse(struct uext4_mount_options *options, con
  * unmount; several readers may open one image, and nobody else while a writer has it (-EBUSY).
  * Journal: if the image needs recovery, for reading its journal is replayed in memory and the
  * image's bytes stay as they are; for writing it is replayed into the image, and orphans are worked
- * off. External journals are refused (-EOPNOTSUPP), for reading only if they need a replay that is not
- * skipped.
- * Writing also refuses (-EOPNOTSUPP, the feature's name in the log) what could not be kept right:
- * inline_data, quota, encrypt, verity, mmp, pending fast commits, entries in an orphan file.
- * Blocks on the device. Reads no bitmaps, and costs no memory in proportion to the image.
+ * off. External journals are refused (-EOPNOTSUPP), for reading only if they need a replay that is
+ * not skipped. Writing also refuses (-EOPNOTSUPP, the feature's name in the log) what could not be
+ * kept right: inline_data, quota, encrypt, verity, mmp, pending fast commits, entries in an orphan
+ * file. Blocks on the device. Reads no bitmaps, and costs no memory in proportion to the image.
  * Returns 0, or also -ENOENT, -EACCES, -EINVAL (not an ext file system, or a bad spec), -EBUSY.
  */
 UEXT4_API int uext4_mount(const char *spec, const struct uext4_mount_options *options,
@@ -122,8 +116,9 @@ UEXT4_API int uext4_mount(const char *spec, const struct uext4_mount_options *op
 
 /*
  * Closes the file system and its device. All inodes must have been released, and no other call may
- * be running. Every change is durable and the image clean when it returns, but for errors, which are
- * logged: then a later mount replays what there is. The lock on the image is gone. Always frees `fs`.
+ * be running. Every change is durable and the image clean when it returns, but for errors, which
+ * are logged: then a later mount replays what there is. The lock on the image is gone. Always frees
+ * `fs`.
  */
 UEXT4_API void uext4_unmount(struct uext4 *fs);
 
@@ -140,13 +135,13 @@ enum uext4_journal_state {
 
 struct uext4_info {
     uint8_t uuid[16];
-    char volume_name[17];       /* terminated */
-    char last_mounted[65];      /* terminated */
-    uint32_t revision;          /* 0: original, 1: dynamic */
-    uint32_t creator_os;        /* 0: Linux, 1: Hurd, 3: FreeBSD, 4: Lites */
+    char volume_name[17];  /* terminated */
+    char last_mounted[65]; /* terminated */
+    uint32_t revision;     /* 0: original, 1: dynamic */
+    uint32_t creator_os;   /* 0: Linux, 1: Hurd, 3: FreeBSD, 4: Lites */
     uint32_t block_bytes;
-    uint32_t cluster_bytes;     /* = block_bytes without bigalloc */
-    uint32_t inode_bytes;       /* on the disk */
+    uint32_t cluster_bytes; /* = block_bytes without bigalloc */
+    uint32_t inode_bytes;   /* on the disk */
     uint32_t group_descriptor_bytes;
     uint64_t block_count;
     uint64_t free_block_count;
@@ -154,24 +149,24 @@ struct uext4_info {
     uint64_t overhead_block_count; /* as the superblock has it; 0: not recorded */
     uint64_t inode_count;
     uint64_t free_inode_count;
-    uint32_t first_ino;         /* first inode not reserved */
+    uint32_t first_ino; /* first inode not reserved */
     uint32_t first_data_block;
     uint32_t blocks_per_group;
     uint32_t clusters_per_group;
     uint32_t inodes_per_group;
     uint32_t group_count;
-    uint32_t flex_group_count;  /* groups in a flex_bg; 1 without it */
-    uint32_t feature_compat;    /* bits as on the disk; uext4_feature_name names them */
+    uint32_t flex_group_count; /* groups in a flex_bg; 1 without it */
+    uint32_t feature_compat;   /* bits as on the disk; uext4_feature_name names them */
     uint32_t feature_incompat;
     uint32_t feature_ro_compat;
-    uint16_t state;             /* bit 0 clean, bit 1 errors, bit 2 orphans being processed */
+    uint16_t state; /* bit 0 clean, bit 1 errors, bit 2 orphans being processed */
     uint16_t mount_count;
-    uint16_t max_mount_count;   /* 0xffff or 0: no limit */
+    uint16_t max_mount_count; /* 0xffff or 0: no limit */
     uint32_t error_count;
     uint8_t default_hash_version;
-    uint8_t checksum_type;      /* 1: crc32c, with metadata_csum */
-    uint16_t encoding;          /* casefold; 1: utf8 12.1 */
-    time_t created;             /* mkfs time */
+    uint8_t checksum_type; /* 1: crc32c, with metadata_csum */
+    uint16_t encoding;     /* casefold; 1: utf8 12.1 */
+    time_t created;        /* mkfs time */
     time_t mounted;
     time_t written;
     time_t checked;
@@ -183,14 +178,14 @@ struct uext4_info {
     uint32_t journal_first_sequence; /* of the log's tail, when opened */
     uint32_t journal_compat, journal_incompat, journal_ro_compat;
     uint32_t replayed_transactions;
-    uint64_t replayed_blocks;        /* distinct blocks that this mount reads from the journal */
+    uint64_t replayed_blocks; /* distinct blocks that this mount reads from the journal */
     uint64_t revoked_blocks;
     uint32_t pending_fast_commit_blocks; /* fast commits found and not replayed */
     uint32_t orphan_list_head;           /* first inode of the orphan list; 0: none */
     bool has_orphan_file_entries;        /* the orphan file is marked as in use */
 
     uint64_t device_bytes;
-    bool is_direct;             /* the device is open with O_DIRECT */
+    bool is_direct; /* the device is open with O_DIRECT */
     bool is_read_only;
 };
 
@@ -211,7 +206,7 @@ UEXT4_API const char *uext4_feature_name(enum uext4_feature_set set, unsigned in
 
 struct uext4_statfs {
     uint32_t block_bytes;
-    uint64_t block_count;     /* data blocks: all but the overhead of the format */
+    uint64_t block_count; /* data blocks: all but the overhead of the format */
     uint64_t free_blocks;
     uint64_t available_blocks; /* free ones less those reserved for root */
     uint64_t inode_count;
@@ -271,7 +266,7 @@ UEXT4_API int uext4_walk(struct uext4 *fs, const char *path, unsigned int flags,
 struct uext4_stat {
     uint64_t ino;
     uint32_t generation;
-    uint32_t mode;           /* type and permissions, S_IF* and below */
+    uint32_t mode; /* type and permissions, S_IF* and below */
     uint32_t uid, gid;
     uint32_t link_count;
     uint32_t rdev_major, rdev_minor; /* of device nodes */
@@ -280,7 +275,7 @@ struct uext4_stat {
     uint32_t block_bytes;
     struct timespec access_time, modify_time, change_time;
     struct timespec birth_time; /* 0 where the inode has no room for it */
-    uint32_t flags;          /* as FS_IOC_GETFLAGS gives them, FS_*_FL and the on-disk ones */
+    uint32_t flags;             /* as FS_IOC_GETFLAGS gives them, FS_*_FL and the on-disk ones */
     uint32_t project_id;
     uint32_t direct_memory_alignment; /* for UEXT4_OPEN_DIRECT reads that copy nothing; */
     uint32_t direct_offset_alignment; /* others work and are slower */
@@ -298,10 +293,10 @@ UEXT4_API ssize_t uext4_readlink(struct uext4_inode *inode, char *buffer, size_t
 
 struct uext4_dirent {
     uint64_t ino;
-    uint64_t next_cookie;  /* pass it to uext4_readdir to go on behind this entry */
-    uint8_t type;          /* DT_* as in <dirent.h>; DT_UNKNOWN where the format has none */
+    uint64_t next_cookie; /* pass it to uext4_readdir to go on behind this entry */
+    uint8_t type;         /* DT_* as in <dirent.h>; DT_UNKNOWN where the format has none */
     uint8_t name_length;
-    const char *name;      /* not terminated; valid during the call */
+    const char *name; /* not terminated; valid during the call */
 };
 
 /* Takes one entry. Returns true to go on, false to stop. May call the library. */
@@ -339,9 +334,9 @@ enum uext4_extent_kind {
 
 struct uext4_extent {
     enum uext4_extent_kind kind;
-    uint64_t offset;          /* in the file */
-    uint64_t length;          /* a multiple of the block size; but for INLINE */
-    uint64_t device_offset;   /* in the file system; 0 for HOLE and INLINE */
+    uint64_t offset;        /* in the file */
+    uint64_t length;        /* a multiple of the block size; but for INLINE */
+    uint64_t device_offset; /* in the file system; 0 for HOLE and INLINE */
 };
 
 /*
@@ -380,29 +375,29 @@ UEXT4_API ssize_t uext4_listxattr(struct uext4_inode *inode, char *buffer, size_
  * For file systems mounted with is_read_only false. Every call here may also return -EROFS (mounted
  * read-only, or changes were stopped after an error on the device or in the image), -ENOSPC.
  *
- * Each call happens whole or not at all, after a crash too. It is durable after the next uext4_fsync of
- * the inode (for names: of the directory), uext4_sync or uext4_unmount, or when the commit interval has
- * passed.
+ * Each call happens whole or not at all, after a crash too. It is durable after the next
+ * uext4_fsync of the inode (for names: of the directory), uext4_sync or uext4_unmount, or when the
+ * commit interval has passed.
  *
  * The library checks no permissions; the caller does. Times are set from the clock.
  */
 
 /* What a new inode is. */
 struct uext4_new_inode {
-    uint32_t mode;        /* type and permissions; the type is given by the call where it can be */
-    uint32_t uid, gid;    /* gid gives way to the directory's if that has S_ISGID */
+    uint32_t mode;     /* type and permissions; the type is given by the call where it can be */
+    uint32_t uid, gid; /* gid gives way to the directory's if that has S_ISGID */
     uint32_t rdev_major, rdev_minor; /* of device nodes */
 };
 
 /*
- * Makes a file, device node, FIFO or socket (by the type in `mode`), a directory, or a symbolic link, and
- * gives a reference to it; `inode` may be NULL. Return also -EEXIST, -ENOENT (the directory was removed),
- * -EMLINK, -ENAMETOOLONG.
+ * Makes a file, device node, FIFO or socket (by the type in `mode`), a directory, or a symbolic
+ * link, and gives a reference to it; `inode` may be NULL. Return also -EEXIST, -ENOENT (the
+ * directory was removed), -EMLINK, -ENAMETOOLONG.
  *
- * Files and directories inherit the directory's default ACL: it bounds the permissions asked for, and
- * becomes their access ACL, with those permissions, unless it says no more than they do; directories get
- * it as their default ACL too. No umask is applied here: a caller with a umask applies it only if the
- * directory has no default ACL.
+ * Files and directories inherit the directory's default ACL: it bounds the permissions asked for,
+ * and becomes their access ACL, with those permissions, unless it says no more than they do;
+ * directories get it as their default ACL too. No umask is applied here: a caller with a umask
+ * applies it only if the directory has no default ACL.
  */
 UEXT4_API int uext4_create(struct uext4_inode *dir, const char *name, size_t name_length,
                            const struct uext4_new_inode *what, struct uext4_inode **inode);
@@ -417,8 +412,8 @@ UEXT4_API int uext4_link(struct uext4_inode *inode, struct uext4_inode *dir, con
                          size_t name_length);
 
 /*
- * Take a name away. An inode without names lives on until its last reference is put, and is freed then,
- * after a crash too. -EISDIR and -ENOTDIR, -ENOTEMPTY, -EBUSY (the root).
+ * Take a name away. An inode without names lives on until its last reference is put, and is freed
+ * then, after a crash too. -EISDIR and -ENOTDIR, -ENOTEMPTY, -EBUSY (the root).
  */
 UEXT4_API int uext4_unlink(struct uext4_inode *dir, const char *name, size_t name_length);
 UEXT4_API int uext4_rmdir(struct uext4_inode *dir, const char *name, size_t name_length);
@@ -432,9 +427,10 @@ UEXT4_API int uext4_rename(struct uext4_inode *old_dir, const char *old_name,
                            const char *new_name, size_t new_name_length, unsigned int flags);
 
 /*
- * Writes at `offset`, past the end too: what lies between is a hole. Returns the count, less than asked
- * for only when space ran out or the device failed after some of it. Writes that do not overlap run in
- * parallel; a write is seen whole or not at all by reads of the same range. Also -EFBIG, -EISDIR.
+ * Writes at `offset`, past the end too: what lies between is a hole. Returns the count, less than
+ * asked for only when space ran out or the device failed after some of it. Writes that do not
+ * overlap run in parallel; a write is seen whole or not at all by reads of the same range. Also
+ * -EFBIG, -EISDIR.
  */
 UEXT4_API ssize_t uext4_write(struct uext4_inode *inode, const void *buffer, size_t length,
                               uint64_t offset);
@@ -475,8 +471,8 @@ UEXT4_API int uext4_setxattr(struct uext4_inode *inode, const char *name, const 
 UEXT4_API int uext4_removexattr(struct uext4_inode *inode, const char *name);
 
 /*
- * Makes all changes of an inode durable, or with `data_only` those that its data needs. Callers share
- * commits. Returns also the error that kept an earlier change from the disk.
+ * Makes all changes of an inode durable, or with `data_only` those that its data needs. Callers
+ * share commits. Returns also the error that kept an earlier change from the disk.
  */
 UEXT4_API int uext4_fsync(struct uext4_inode *inode, bool data_only);
 
@@ -486,12 +482,12 @@ UEXT4_API int uext4_sync(struct uext4 *fs);
 /* ---- Recovery ------------------------------------------------------------------------------- */
 
 struct uext4_recovery {
-    bool was_needed;               /* the journal had something to replay */
+    bool was_needed; /* the journal had something to replay */
     uint32_t transactions;
     uint64_t blocks_written;
     uint64_t blocks_revoked;
-    bool had_damage;               /* damaged blocks were left out; the file system is marked for
-                                      a full check */
+    bool had_damage; /* damaged blocks were left out; the file system is marked for
+                        a full check */
     uint32_t pending_fast_commit_blocks; /* found, and left as they are */
     uint32_t orphan_list_head;           /* orphans found, and left as they are */
     bool has_orphan_file_entries;

@@ -94,10 +94,3 @@ bool acl_restrict(void *acl, size_t size, uint32_t *mode)
     set_core(&core, *mode);
     return !core.is_equivalent;
 }
-
-void acl_set_permissions(void *acl, size_t size, uint32_t permissions)
-{
-    struct acl_core core = core_of(acl, size);
-
-    set_core(&core, permissions);
-}

@@ -54,7 +54,4 @@ uint32_t acl_permissions(const void *acl, size_t size, bool *is_equivalent);
  */
 bool acl_restrict(void *acl, size_t size, uint32_t *mode);
 
-/* Makes an access ACL follow new permissions, as chmod does. */
-void acl_set_permissions(void *acl, size_t size, uint32_t permissions);
-
 #endif
