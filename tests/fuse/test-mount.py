@@ -430,6 +430,12 @@ def private_namespace():
         return 'cannot have a mount namespace'
     if run('mount', '--make-rprivate', '/', check=False).returncode != 0:
         return 'cannot mount'
+    # Copies of other FUSE mounts would keep their servers alive after they are unmounted outside.
+    with open('/proc/self/mounts', encoding='utf-8', errors='surrogateescape') as mounts:
+        for source in mounts:
+            point, kind = source.split()[1:3]
+            if kind.startswith('fuse'):
+                run('umount', '-l', point.encode().decode('unicode_escape'), check=False)
     return None
 
 
