@@ -12,6 +12,7 @@
 
 #include "base/byteorder.h"
 #include "fs/fs.h"
+#include "space/allocate.h"
 
 /* Kernel ext4 keeps a fiftieth of the clusters, 4096 at most, for extent trees that must grow. */
 #define RESERVED_SHARE        50
@@ -139,6 +140,14 @@ int uext4_statfs(struct uext4 *fs, struct uext4_statfs *statfs)
         fs->usage.is_known = false;
     usage = fs->usage;
     mutex_unlock(&fs->usage_mutex);
+    /* Where something may change, the allocator knows better. */
+    if (error == 0 && fs->volume.space != NULL) {
+        struct space_usage now;
+
+        error = space_get_usage(fs->volume.space, &now);
+        usage.free_blocks = now.free_blocks;
+        usage.free_inodes = now.free_inodes;
+    }
     if (error != 0)
         return error;
 

@@ -275,7 +275,11 @@ static void test_unlinked_while_used(void **state)
     fs = mount_image(false);
     assert_int_equal(uext4_inode_get(fs, UEXT4_ROOT_INO, &root), 0);
     assert_int_equal(uext4_create(root, "file", 4, &what, &file), 0);
+    struct uext4_statfs before, after;
+    assert_int_equal(uext4_statfs(fs, &before), 0);
     assert_int_equal(uext4_write(file, "content", 7, 5000000), 7);
+    assert_int_equal(uext4_statfs(fs, &after), 0);
+    assert_int_equal(before.free_blocks, after.free_blocks + 1);
     assert_int_equal(uext4_unlink(root, "file", 4), 0);
     assert_int_equal(uext4_read(file, text, 7, 5000000), 7);
     assert_memory_equal(text, "content", 7);
