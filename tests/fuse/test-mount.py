@@ -420,6 +420,12 @@ def test_unprivileged(place):
 # ---- The run -------------------------------------------------------------------------------------
 
 
+def hear_signals():
+    """Under nohup or in the background of a script signals are ignored, and servers inherit that."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def private_namespace():
     """Moves this process into a mount namespace with the helpers in /sbin; returns why not."""
     if os.geteuid() != 0:
@@ -454,6 +460,7 @@ def install_helpers(folder):
 
 
 def run_tests(folder):
+    hear_signals()
     reason = private_namespace()
     if reason is not None:
         print(f'1..0 # SKIP {reason}')
